@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
+	"strings"
 
 	"clustermaster/salt/function"
 	"clustermaster/value"
@@ -265,6 +267,8 @@ func (d KeyFamilyDeps) changer(action KeyAction, states func(*Call) []string) fu
 	}
 }
 
+// dictChanger changes the keys of a map of state to ids. As Salt does, it then returns the states
+// that those ids have now.
 func (d KeyFamilyDeps) dictChanger(action KeyAction,
 	states func(*Call) []string) func(context.Context, *Call) (any, error) {
 	return func(ctx context.Context, c *Call) (any, error) {
@@ -283,8 +287,36 @@ func (d KeyFamilyDeps) dictChanger(action KeyAction,
 				return nil, err
 			}
 		}
-		return d.listAll(ctx, c)
+		lists, err := d.lists(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return statesOf(lists, m), nil
 	}
+}
+
+// statesOf returns, by state, those ids of a map of state to ids whose keys have that state now. An
+// id may be a glob; it stays one.
+func statesOf(lists map[string][]string, given value.Map) value.Map {
+	ret := value.Map{}
+	for _, p := range given {
+		ids := textList(p.Value)
+		slices.SortStableFunc(ids, func(a, b string) int {
+			return strings.Compare(strings.ToLower(a), strings.ToLower(b))
+		})
+		for _, id := range ids {
+			for _, state := range []string{StateAccepted, StatePending, StateRejected,
+				StateDenied} {
+				if len(MatchKeys(lists, []any{id}, []string{state})) == 0 {
+					continue
+				}
+				have, _ := ret.Get(state)
+				list, _ := have.([]any)
+				ret = ret.Set(state, append(list, id))
+			}
+		}
+	}
+	return ret
 }
 
 func (d KeyFamilyDeps) change(ctx context.Context, c *Call, action KeyAction, ids,

@@ -321,6 +321,12 @@ def data(minion):
     return [name, grains and grains["id"], pillar and sorted(pillar)]
 `
 
+// wheel is a line that calls a wheel function and prints what it returned.
+func wheel(args ...string) line {
+	return run(append([]string{"salt.cmd", "saltutil.wheel", "--out=json"}, args...)...).
+		mask(`(?m)^ *"(_stamp|user)": .*\n|,$`, "")
+}
+
 // pythonScenes call the site's functions, and functions of Salt that this program lacks.
 func pythonScenes() []scene {
 	return []scene{
@@ -393,6 +399,12 @@ func pythonScenes() []scene {
 				run("targets.data", "web-a", "--out=json"), run("targets.data", "ghost", "--out=json"),
 				run("targets.rostered", "web-a", "--out=json"),
 			}},
+		{name: "python_keys", before: offering("by-1", "by-2", "by-3"), lines: []line{
+			wheel("key.accept_dict", "{minions_pre: [by-2]}"),
+			wheel("key.reject_dict", "{minions_pre: [by-3], minions: ['by-?', nosuch]}"),
+			wheel("key.delete_dict", "{minions: [by-2], minions_rejected: [by-3]}"),
+			wheel("key.delete_dict", "{minions_pre: [by-1]}"),
+		}},
 		{name: "python_doors", more: doorSettings, lines: []line{
 			salt("web-a", "state.show_top", "--out=json"),
 			salt("web-b", "test.echo", "x", "--out=lines"),
