@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 
 	"clustermaster/salt/function"
@@ -91,35 +92,49 @@ func CacheFamily(data MinionData, targets Resolver) []Function {
 			" of minions.\n\ntgt, tgt_type\n    The target.\n\nExample:\n\n    salt-run cache." +
 			what + " 'web*'"
 	}
-	read := func(get func(context.Context, string) (value.Map, bool, error)) func(context.Context,
-		*Call) (any, error) {
-		return func(ctx context.Context, c *Call) (any, error) {
-			ids, incomplete, err := targets.Resolve(ctx, c.Text("tgt_type"), c.Arg("tgt"))
-			if err != nil {
-				return nil, err
-			}
-			if incomplete != "" {
-				c.Warn(incomplete + untargeted)
-			}
-			sort.Strings(ids)
-			ret := value.Map{}
-			for _, id := range ids {
-				m, _, err := get(ctx, id)
-				if err != nil {
-					return nil, fmt.Errorf("read cache of minion %s: %w", id, err)
-				}
-				ret = append(ret, value.Pair{Key: id, Value: append(value.Map{}, m...)})
-			}
-			return ret, nil
+	type reading = func(context.Context, string) (value.Map, bool, error)
+	targeted := func(ctx context.Context, c *Call, tgtType string, tgt any, get reading) (value.Map,
+		error) {
+		ids, incomplete, err := targets.Resolve(ctx, tgtType, tgt)
+		if err != nil {
+			return nil, err
 		}
+		if incomplete != "" {
+			c.Warn(incomplete + untargeted)
+		}
+		sort.Strings(ids)
+		ret := value.Map{}
+		for _, id := range ids {
+			m, _, err := get(ctx, id)
+			if err != nil {
+				return nil, fmt.Errorf("read cache of minion %s: %w", id, err)
+			}
+			ret = append(ret, value.Pair{Key: id, Value: append(value.Map{}, m...)})
+		}
+		return ret, nil
+	}
+	read := func(get reading) func(context.Context, *Call) (any, error) {
+		return func(ctx context.Context, c *Call) (any, error) {
+			return targeted(ctx, c, c.Text("tgt_type"), c.Arg("tgt"), get)
+		}
+	}
+	pillar := func(ctx context.Context, c *Call) (any, error) {
+		if value.Truth(c.Arg("tgt")) {
+			return targeted(ctx, c, c.Text("tgt_type"), c.Arg("tgt"), data.Pillar)
+		}
+		// As in Salt, without a target only the minions with data are listed.
+		ret, err := targeted(ctx, c, "glob", "*", data.Pillar)
+		return slices.DeleteFunc(ret, func(p value.Pair) bool { return !value.Truth(p.Value) }), err
 	}
 	all := []function.Param{function.Opt("tgt", "*"), function.Opt("tgt_type", "glob")}
 	return []Function{
 		{Name: "cache.grains", Params: []function.Param{function.Need("tgt"),
 			function.Opt("tgt_type", "glob")}, VarKwargs: true, Run: read(data.Grains),
 			Doc: doc("grains")},
-		{Name: "cache.pillar", Params: all, VarKwargs: true, Run: read(data.Pillar),
-			Doc: doc("pillar")},
+		{Name: "cache.pillar", Params: []function.Param{function.Opt("tgt", nil),
+			function.Opt("tgt_type", "glob")}, VarKwargs: true, Run: pillar, Doc: doc("pillar") + `
+
+Without a target the minions without a cached pillar are left out.`},
 		{Name: "cache.mine", Params: all, VarKwargs: true, Doc: doc("mine"), Run: read(
 			func(ctx context.Context, id string) (value.Map, bool, error) {
 				m, err := data.Mine(ctx, id)
