@@ -473,7 +473,7 @@ func (r *process) openOrders(ctx context.Context) {
 	r.orders = orders.NewJobs(orders.JobsDeps{
 		Keep: keep, AlsoRoster: o.Extra["enable_ssh_minions"] == true, Life: ctx, Log: r.log,
 		Fire: r.bus.Fire, Node: r.node, Jobs: r.jobs, Mesh: r.mesh, Targets: r.world, NewJID: r.newJID,
-		TakeIn: r.export.TakeInChanged,
+		TakeIn: r.export.TakeInChanged, ConfFile: o.ConfFile,
 		Publish: func(ctx context.Context, q master.PublishRequest) (master.Published, error) {
 			return r.master.Publish(ctx, q)
 		},

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -139,6 +140,9 @@ func (d ManageDeps) ping(ctx context.Context, c *Call) (up, down []string, err e
 	}
 	answers, err := d.Minions.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"),
 		Fun: "test.ping", User: c.User, Timeout: timeout, Gather: gather})
+	if err == nil && answers.Refused != "" {
+		err = errors.New(answers.Refused)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -34,11 +34,10 @@ Example:
 
     salt-run mine.update '*'`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				got, err := asker.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"),
-					Fun: "mine.update", User: c.User, Kwargs: value.Map{
-						{Key: "clear", Value: c.Arg("clear")},
-						{Key: "mine_functions", Value: c.Arg("mine_functions")},
-					}})
+				got, err := executed(ctx, c, asker, Ask{Fun: "mine.update", Kwargs: value.Map{
+					{Key: "clear", Value: c.Arg("clear")},
+					{Key: "mine_functions", Value: c.Arg("mine_functions")},
+				}})
 				return got.all(), err
 			}},
 	}

@@ -41,6 +41,9 @@ type Answers struct {
 	// place of the return of each.
 	Silent   []string
 	NoReturn string
+	// Refused says in Salt's words that nothing was sent, as the target names an unknown nodegroup;
+	// else ""
+	Refused string
 }
 
 // all maps each minion to its return, or to NoReturn: Salt's local client's answer to a job.

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 
 	"clustermaster/salt/function"
 	"clustermaster/value"
@@ -30,9 +31,8 @@ Example:
 				args = []any{c.Arg("arg")}
 			}
 			kwargs, _ := value.Plain(c.Arg("kwarg")).(value.Map)
-			answers, err := minions.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"),
-				Fun: c.Text("fun"), Args: args, Kwargs: kwargs,
-				Ret: c.Text("ret"), JID: c.Text("jid"), User: c.User, Timeout: timeout})
+			answers, err := executed(ctx, c, minions, Ask{Fun: c.Text("fun"), Args: args,
+				Kwargs: kwargs, Ret: c.Text("ret"), JID: c.Text("jid"), Timeout: timeout})
 			if err != nil {
 				return nil, err
 			}
@@ -42,4 +42,17 @@ Example:
 			return answers.all(), nil
 		},
 	}}
+}
+
+// executed asks the minions of the call's target. As in Salt, a refused job gives no answers and is
+// reported only by lines of the log.
+func executed(ctx context.Context, c *Call, minions Asker, a Ask) (Answers, error) {
+	a.Tgt, a.TgtType, a.User = c.Arg("tgt"), c.Text("tgt_type"), c.User
+	answers, err := minions.Ask(ctx, a)
+	if err == nil && answers.Refused != "" {
+		c.Error(fmt.Sprintf("Error while executing %s on %s (%s)", a.Fun, value.Str(a.Tgt),
+			a.TgtType)) // Salt's text
+		c.Error(answers.Refused)
+	}
+	return answers, err
 }

@@ -41,6 +41,7 @@ type JobsDeps struct {
 	// there are none.
 	TakeIn func(ctx context.Context) (int, error)
 
+	ConfFile         string        // the master's configuration file, for messages
 	Timeout          time.Duration // the option timeout
 	GatherJobTimeout time.Duration // the option gather_job_timeout
 	SyndicWait       time.Duration // as in gather.Options
@@ -80,9 +81,21 @@ var (
 // NewJID implements gather.Master.
 func (j *Jobs) NewJID(context.Context) (string, error) { return j.d.NewJID(), nil }
 
-// Publish implements gather.Master.
+// Publish implements gather.Master, for runner functions, states and reactions. It does not publish
+// a job whose target names an unknown nodegroup, nor does Salt's local client.
 func (j *Jobs) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
+	if why := j.unavailable(p.TgtType, p.Tgt); why != "" {
+		return gather.Published{Error: why}, nil
+	}
 	return j.PublishAs(ctx, p, nil)
+}
+
+// unavailable is Salt's text for a target that names an unknown nodegroup, "" for any other.
+func (j *Jobs) unavailable(tgtType string, tgt any) string {
+	if _, _, err := target.ForMaster(tgtType, tgt, j.d.Targets); err != nil {
+		return fmt.Sprintf("%s in %s", err, j.d.ConfFile)
+	}
+	return ""
 }
 
 // React publishes the job of a reaction as a user.
@@ -241,6 +254,9 @@ func (j *Jobs) Means(ctx context.Context, compound any, id string) (bool, string
 
 // Ask implements runner.Asker.
 func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
+	if why := j.unavailable(a.TgtType, a.Tgt); why != "" {
+		return runner.Answers{Refused: why}, nil
+	}
 	args := a.Args
 	if len(a.Kwargs) > 0 {
 		args = append(slices.Clip(args), append(value.Map{{Key: "__kwarg__", Value: true}},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"clustermaster/salt/gather"
+	"clustermaster/salt/runner"
 	"clustermaster/salt/target"
 )
 
@@ -41,6 +43,24 @@ func TestMeansOnlyWhatIsKnown(t *testing.T) {
 		if means != tt.means || incomplete != "" || err != nil {
 			t.Errorf("%s means %s, data kept %v: %v, %q, %v; want %v", tt.tgt, tt.id, tt.cached, means,
 				incomplete, err, tt.means)
+		}
+	}
+}
+
+// A job for an unknown nodegroup is not published, as with Salt's local client.
+func TestUnknownNodegroups(t *testing.T) {
+	j := NewJobs(JobsDeps{Targets: kept{}, ConfFile: "/etc/salt/master"})
+	const text = "Node group red unavailable in /etc/salt/master"
+	for _, tt := range []struct{ tgtType, tgt string }{
+		{"nodegroup", "red"}, {"compound", "web-a or N@red"},
+	} {
+		asked, err := j.Ask(t.Context(), runner.Ask{TgtType: tt.tgtType, Tgt: tt.tgt})
+		if asked.Refused != text || err != nil {
+			t.Errorf("%s %q: asked: %q, %v", tt.tgtType, tt.tgt, asked.Refused, err)
+		}
+		done, err := j.Publish(t.Context(), gather.Publish{TgtType: tt.tgtType, Tgt: tt.tgt})
+		if done.Error != text || err != nil {
+			t.Errorf("%s %q: published: %q, %v", tt.tgtType, tt.tgt, done.Error, err)
 		}
 	}
 }

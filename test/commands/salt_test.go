@@ -252,6 +252,19 @@ func groupScene() scene {
 			return nil
 		})
 	}
+	// Runner functions take the nodegroups of the running master.
+	raised := func(args ...string) line {
+		return run(args...).unlike("Python's tracebacks", func(theirs, ours result) error {
+			head := "Exception occurred in runner " + args[0] + ": "
+			const text = "Node group nosuch unavailable in DIR/etc/master\n"
+			if ours.code != theirs.code || !strings.HasPrefix(theirs.stdout, head) ||
+				!strings.HasSuffix(strings.TrimRight(theirs.stdout, "\n")+"\n", text) ||
+				ours.stdout != head+text || ours.stderr != theirs.stderr {
+				return errors.New("exit code and text are to be Salt's, without the traceback")
+			}
+			return nil
+		})
+	}
 	return scene{
 		name: "05_nodegroups_of_the_file",
 		before: func(t *testing.T, p *pair) {
@@ -303,6 +316,13 @@ func groupScene() scene {
 			refused(salt("-N", "nosuch", "-b", "1", "--async", "test.ping")),
 			refused(cp("-N", "nosuch", "DIR/groups/text", "DIR/groups/copy")),
 			refused(cp("-C", "-N", "nosuch", "DIR/groups/text", "DIR/groups/copy")),
+
+			raised("manage.status", "tgt=nosuch", "tgt_type=nodegroup"),
+			raised("manage.up", "tgt=web-a or N@nosuch", "tgt_type=compound"),
+			raised("manage.down", "tgt=nosuch", "tgt_type=nodegroup"),
+			run("salt.execute", "nosuch", "test.ping", "tgt_type=nodegroup"),
+			run("mine.update", "nosuch", "tgt_type=nodegroup"),
+			run("salt.execute", "one", "test.ping", "tgt_type=nodegroup"),
 		},
 	}
 }
