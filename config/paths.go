@@ -33,9 +33,6 @@ func (o *Options) paths(h host) {
 	if len(o.SockDir) > len(o.CacheDir)+10 {
 		o.SockDir = filepath.Join(o.CacheDir, ".salt-unix")
 	}
-	if o.MasterPubkeySignature == "" {
-		o.MasterPubkeySignature = "master_pubkey_signature" // Salt's file name
-	}
 	o.TokenDir = filepath.Join(o.CacheDir, "tokens")
 	o.SyndicDir = filepath.Join(o.CacheDir, "syndics")
 	if o.ID == "" {
@@ -135,6 +132,19 @@ func (o *Options) HasFile() bool { return isFile(o.ConfFile) }
 // NoFile says that it is not.
 func (o *Options) NoFile() string {
 	return "no file " + o.ConfFile + ": all options have their defaults; -c names its folder"
+}
+
+// PubkeySignatureFile is the file of the ready signature of the public key. Without
+// master_pubkey_signature it has the name that Salt 3008 gives it.
+func (o *Options) PubkeySignatureFile() string {
+	name := o.MasterPubkeySignature
+	switch {
+	case name == "":
+		name = o.ID + "_pubkey_signature"
+	case filepath.IsAbs(name):
+		return name
+	}
+	return filepath.Join(o.PkiDir, name)
 }
 
 // FoundFile is an order to found the cluster at the first start, as salt-master --found is:

@@ -93,11 +93,14 @@ func Master(o *config.Options) (master.Options, error) {
 		return m, err
 	}
 	if o.MasterSignPubkey && o.MasterUsePubkeySignature {
-		path := o.MasterPubkeySignature
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(o.PkiDir, path)
+		b, err := os.ReadFile(o.PubkeySignatureFile())
+		if errors.Is(err, fs.ErrNotExist) && o.MasterPubkeySignature == "" {
+			// the name in 3006 and 3007
+			old, failed := os.ReadFile(filepath.Join(o.PkiDir, "master_pubkey_signature"))
+			if failed == nil {
+				b, err = old, nil
+			}
 		}
-		b, err := os.ReadFile(path)
 		if err != nil {
 			return m,
 				fmt.Errorf("read master_pubkey_signature: %w; salt-key --gen-signature --auto-create makes it", err)

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,36 @@ import (
 func load(t *testing.T, text string) *config.Options {
 	t.Helper()
 	return loadWhole(t, "root_dir: "+t.TempDir()+"\nid: m1\n"+text)
+}
+
+// TestPubkeySignature: the signature has the name of 3008, or else the one of 3006 and 3007.
+func TestPubkeySignature(t *testing.T) {
+	t.Parallel()
+	const use = "master_sign_pubkey: true\nmaster_use_pubkey_signature: true\n"
+	for _, c := range []struct {
+		option string
+		files  []string
+		want   string // "": the master does not start
+	}{
+		{"", []string{"m1_pubkey_signature", "master_pubkey_signature"}, "m1_pubkey_signature"},
+		{"", []string{"master_pubkey_signature"}, "master_pubkey_signature"},
+		{"", nil, ""},
+		{"master_pubkey_signature: other\n", []string{"other", "m1_pubkey_signature"}, "other"},
+		{"master_pubkey_signature: other\n",
+			[]string{"m1_pubkey_signature", "master_pubkey_signature"}, ""},
+	} {
+		o := load(t, use+c.option)
+		for _, name := range c.files {
+			if err := errors.Join(os.MkdirAll(o.PkiDir, 0o700), os.WriteFile(
+				filepath.Join(o.PkiDir, name), []byte(name+"\n"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m, err := Master(o)
+		if m.PubkeySignature != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%q with %q: %q, %v", c.option, c.files, m.PubkeySignature, err)
+		}
+	}
 }
 
 // TestPython tells Salt the options that this master computes, and where a site's modules are.

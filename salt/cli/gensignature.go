@@ -35,11 +35,9 @@ func (e Env) signature(ctx context.Context, p *parser, v values) int {
 
 // sign writes the signature and returns its path.
 func (e Env) sign(ctx context.Context, v values, o *config.Options) (string, error) {
-	path := o.MasterPubkeySignature
+	path := o.PubkeySignatureFile()
 	if dir := v.text("signature_path"); dir != "" {
 		path = filepath.Join(dir, filepath.Base(path))
-	} else if !filepath.IsAbs(path) {
-		path = filepath.Join(o.PkiDir, path)
 	}
 	if _, err := os.Stat(path); err == nil {
 		return "", fmt.Errorf("%s already exists; move it away first", path)

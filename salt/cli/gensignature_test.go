@@ -42,7 +42,7 @@ func TestGenSignature(t *testing.T) {
 	salted(t, d, "-c", dir, "--gen-signature").check(t, 1, "",
 		"ERROR: signing key "+pki+
 			"/master_sign.pem does not exist; --auto-create makes one; no signature was written\n")
-	path := filepath.Join(pki, "master_pubkey_signature")
+	path := filepath.Join(pki, "m1_pubkey_signature")
 	salted(t, d, "-c", dir, "--gen-signature", "--auto-create").check(t, 0,
 		"Signature written to "+path+"\n", "")
 	text, err := os.ReadFile(path)
