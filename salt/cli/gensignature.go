@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 
 	"clustermaster/config"
+	"clustermaster/salt/output"
 	"clustermaster/serve/operator"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -18,47 +20,60 @@ import (
 const maxPEM = 64 << 10
 
 // signature is salt-key --gen-signature. It signs the public key by which minions identify the
-// master, for master_use_pubkey_signature.
+// master, for master_use_pubkey_signature. As in Salt, it prints whether it did, and a signature
+// that exists already is no failure.
 func (e Env) signature(ctx context.Context, p *parser, v values) int {
 	opts, code, ok := e.configuration(p, v)
 	if !ok {
 		return code
 	}
-	path, err := e.sign(ctx, v, opts)
+	show, err := e.printer(v, opts)
+	if err != nil {
+		return p.fail(e.Stderr, err)
+	}
+	defer show.close()
+	written, err := e.sign(ctx, v, opts)
 	if err != nil {
 		e.errorf("ERROR: %s; no signature was written", err)
 		return ExitFailed
 	}
-	e.println("Signature written to " + path)
+	if err := show.show(output.Result{Value: value.Map{{Key: "return", Value: written}},
+		Outputter: "key"}); err != nil {
+		e.errorf("ERROR: %s", err)
+		return ExitFailed
+	}
 	return ExitOK
 }
 
-// sign writes the signature and returns its path.
-func (e Env) sign(ctx context.Context, v values, o *config.Options) (string, error) {
+// sign writes the signature. It returns false, and says why, if the file exists.
+func (e Env) sign(ctx context.Context, v values, o *config.Options) (bool, error) {
 	path := o.PubkeySignatureFile()
+	named := filepath.Base(path) // as Salt names it
 	if dir := v.text("signature_path"); dir != "" {
 		path = filepath.Join(dir, filepath.Base(path))
+		named = path
 	}
 	if _, err := os.Stat(path); err == nil {
-		return "", fmt.Errorf("%s already exists; move it away first", path)
+		e.logError(named + " already exists at expected location")
+		return false, nil
 	}
 	text, err := e.signedKey(ctx, v, o)
 	if err != nil {
-		return "", err
+		return false, err
 	}
 	pub, err := wire.ParsePublicKey(text)
 	if err != nil {
-		return "", fmt.Errorf("read the public key: %w", err)
+		return false, fmt.Errorf("read the public key: %w", err)
 	}
 	key, err := signingKey(v, o)
 	if err != nil {
-		return "", err
+		return false, err
 	}
 	sig, err := key.Sign(o.PublishSigningAlgorithm, []byte(wire.CleanKey(pub.Text())))
 	if err != nil {
-		return "", fmt.Errorf("sign: %w", err)
+		return false, fmt.Errorf("sign: %w", err)
 	}
-	return path, writeNew(path, []byte(base64.StdEncoding.EncodeToString(sig)+"\n"))
+	return true, writeNew(path, []byte(base64.StdEncoding.EncodeToString(sig)+"\n"))
 }
 
 // signedKey returns the text of the public key: --pub's, the running master's, or the file of a

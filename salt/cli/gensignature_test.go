@@ -44,7 +44,7 @@ func TestGenSignature(t *testing.T) {
 			"/master_sign.pem does not exist; --auto-create makes one; no signature was written\n")
 	path := filepath.Join(pki, "m1_pubkey_signature")
 	salted(t, d, "-c", dir, "--gen-signature", "--auto-create").check(t, 0,
-		"Signature written to "+path+"\n", "")
+		"return:\n    True\n", "")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -65,8 +65,8 @@ func TestGenSignature(t *testing.T) {
 		sig); err != nil {
 		t.Error(err)
 	}
-	salted(t, d, "-c", dir, "--gen-signature").check(t, 1, "",
-		"ERROR: "+path+" already exists; move it away first; no signature was written\n")
+	salted(t, d, "-c", dir, "--gen-signature").check(t, 0, "return:\n    False\n",
+		"[ERROR   ] m1_pubkey_signature already exists at expected location\n")
 	salted(t, d, "-c", dir, "--gen-signature", "--priv", "/nowhere", "--signature-path",
 		dir).check(t, 1, "",
 		"ERROR: private key /nowhere does not exist; no signature was written\n")

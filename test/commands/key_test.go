@@ -117,6 +117,22 @@ func keyScenes() []scene {
 			key("-R", "-y"), key("-L"), key("-d", "all-*,rej-*,new-*,den-*,eof-*", "-y"), key("-L"),
 			key("-R", "-y"),
 		}},
+		{name: "38_gen_signature", alone: true, lines: []line{
+			key("--gen-signature").unlike("Signatures without a key",
+				prints("", "ERROR: signing key DIR/pki/master_sign.pem does not exist; "+
+					"--auto-create makes one; no signature was written\n", 1)),
+			key("--gen-signature", "--auto-create"), key("--gen-signature"),
+			key("--gen-signature", "--signature-path", "DIR/run", "--out=json"),
+		}, do: func(t *testing.T, p *pair) {
+			for _, s := range p.sides() {
+				for _, dir := range []string{"pki", "run"} {
+					path := filepath.Join(s.Dir, dir, "master1_pubkey_signature")
+					if _, err := os.Stat(path); err != nil {
+						t.Errorf("%s: %v", s.kind, err)
+					}
+				}
+			}
+		}},
 		{name: "38_key_events", alone: true, do: func(t *testing.T, p *pair) {
 			k := keyNumber(t, 0)
 			p.watch(t, run("state.event", "salt/key", "count=3").blocks(`^salt/`), func(s *side) {
