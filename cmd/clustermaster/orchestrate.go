@@ -33,7 +33,8 @@ func (r *process) stateFunctions() orchestrate.Table {
 	o := r.opts
 	return statemodules.New(statemodules.Deps{
 		Minions: r.orders, Timeout: o.Timeout, GatherJobTimeout: o.GatherJobTimeout,
-		SyndicWait: o.WaitForSyndics(), Failhard: o.Failhard, SSH: r.hosted.SSH,
+		SyndicWait: o.WaitForSyndics(), Failhard: o.Failhard, User: o.User,
+		SSH:     r.hosted.SSH,
 		Runners: orders.ForStates{Functions: r.functions}, Log: r.log,
 		Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) }, Modules: r.hosted,
 		Nested: func(v any, indent int) string {

@@ -9,6 +9,9 @@ import (
 	"clustermaster/value"
 )
 
+// fireTimeout is Salt's.
+const fireTimeout = time.Second
+
 // static waits for all returns and prints one document. Salt runs it as a quiet batch of all
 // minions that answer a ping, and exits with 0 if any minion returned.
 func (r *saltRun) static(ctx context.Context) int {
@@ -16,7 +19,7 @@ func (r *saltRun) static(ctx context.Context) int {
 	if size == "" {
 		size = "100%"
 	}
-	b := r.window(size)
+	b := r.window(ctx, size)
 	refusal := ""
 	b.OnPing = func(s gather.Summary) {
 		if refusal = reason(s.Published); refusal == "" {
@@ -46,7 +49,7 @@ func (r *saltRun) static(ctx context.Context) int {
 
 // batch runs the job on a sliding window of minions.
 func (r *saltRun) batch(ctx context.Context) int {
-	b := r.window(r.v.text("batch"))
+	b := r.window(ctx, r.v.text("batch"))
 	refusal := ""
 	b.OnPing = func(s gather.Summary) {
 		if refusal = reason(s.Published); refusal != "" {
@@ -102,9 +105,25 @@ func (r *saltRun) noBatch(refusal string) int {
 }
 
 // window is this run's job as a batch.
-func (r *saltRun) window(size string) *gather.Batch {
+func (r *saltRun) window(ctx context.Context, size string) *gather.Batch {
 	return &gather.Batch{
 		Job: r.job, Size: size, Wait: time.Duration(r.v.float("batch_wait") * float64(time.Second)),
-		Failhard: r.v.on("failhard"), Options: r.wait,
+		Failhard: r.v.on("failhard"), Options: r.wait, Fire: r.firing(ctx), User: r.opts.User,
+	}
+}
+
+// firing returns what fires the events of a batch. As in Salt, a batch whose events the master does
+// not take goes on without them: those of a user who may not fire events, and those for a master of
+// an older release.
+func (r *saltRun) firing(ctx context.Context) func(tag string, data value.Map) {
+	ctx = context.WithoutCancel(ctx) // an interrupted batch still fires its last event
+	refused := false
+	return func(tag string, data value.Map) {
+		if refused {
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, fireTimeout)
+		defer cancel()
+		refused = r.daemon.Fire(ctx, tag, data) != nil
 	}
 }

@@ -32,6 +32,8 @@ type Daemon interface {
 	// Lists reads all keys. Without texts, their Pub is "".
 	Lists(ctx context.Context, texts bool) (operator.KeyLists, error)
 	Change(ctx context.Context, k operator.KeyChange) (operator.KeysChanged, error)
+	// Fire fires an event on the master's bus. Only root and the master's user may.
+	Fire(ctx context.Context, tag string, data value.Map) error
 	// Login makes all further calls those of a user of external_auth. user is "" if the
 	// credentials are refused.
 	Login(ctx context.Context, creds operator.Credentials) (user string, err error)

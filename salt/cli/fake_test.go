@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -45,6 +46,8 @@ type fakeDaemon struct {
 	published []gather.Publish
 	logins    []operator.Credentials
 	changes   []operator.KeyChange
+	fired     []string // tags
+	noEvents  bool     // Fire refuses all
 	streams   []*fakeEvents
 	work      sync.WaitGroup
 }
@@ -93,6 +96,16 @@ func (d *fakeDaemon) MakeToken(_ context.Context, c operator.Credentials) (strin
 		return "tok", nil
 	}
 	return "", nil
+}
+
+func (d *fakeDaemon) Fire(ctx context.Context, tag string, _ value.Map) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fired = append(d.fired, tag)
+	if d.noEvents {
+		return errors.New("only root may fire events")
+	}
+	return ctx.Err()
 }
 
 func (d *fakeDaemon) NewJID(context.Context) (string, error) {

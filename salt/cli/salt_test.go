@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -295,6 +296,18 @@ func TestSaltBatch(t *testing.T) {
 			"a:\n    x\njid:\n    " + jid + "\nretcode:\n    0\nb:\n    y\njid:\n    " + jid +
 			"\nretcode:\n    3\n"
 		r.check(t, 3, want, "")
+		told := "salt/batch/" + jid + "/"
+		if events := []string{told + "new", told + "progress", told + "progress",
+			told + "progress", told + "complete"}; !slices.Equal(d.fired, events) {
+			t.Errorf("fired %q", d.fired)
+		}
+
+		d.noEvents, d.fired = true, nil // of a user who may not fire events
+		r = run(t, Salt, d, "", "*", "x.y", "-b", "1")
+		r.check(t, 3, strings.ReplaceAll(want, jid, d.published[len(d.published)-1].JID), "")
+		if len(d.fired) != 1 {
+			t.Errorf("fired %q, though the master refused the first", d.fired)
+		}
 
 		d.minions["a"] = minion{answer: "x", retcode: int64(4)}
 		r = run(t, Salt, d, "", "*", "x.y", "-b", "1", "--failhard")

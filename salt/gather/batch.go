@@ -24,6 +24,10 @@ type Batch struct {
 	Failhard bool          // end at the first return that failed
 	Options  Options
 
+	// Fire gets the events salt/batch/<jid>/new, progress, complete and halted of Salt 3008.
+	Fire func(tag string, data value.Map)
+	User string // in these events: the option user, whoever ordered the job
+
 	OnPing   func(Summary)             // of the ping, before anything runs
 	OnSlice  func(ids []string)        // the window moved on to these
 	OnReturn func(id string, r Return) // one minion returned
@@ -67,6 +71,8 @@ func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	happenings := make(chan happening)
 	slices, active := 0, make(map[string]bool)
+	state := newBatchState(b, minions, width)
+	state.fire("new")
 	defer func() { // wait for every slice, whatever ended the loop
 		cancel()
 		for slices > 0 {
@@ -75,19 +81,28 @@ func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 			}
 		}
 	}()
+	defer state.end()
 	var arrived *happening // passed on after the window moved, as in Salt
+	lost := false          // some minions of a slice never returned
 	free := time.NewTimer(0)
 	defer free.Stop()
 	held := []time.Time{} // when places become free
-	for len(minions) > 0 || len(active) > 0 || arrived != nil {
+	for len(minions) > 0 || len(active) > 0 || arrived != nil || lost {
 		now := time.Now()
 		held = later(held, now)
+		state.held = held
+		var slice []string
 		if n := min(width-len(active)-len(held), len(minions)); n > 0 {
-			slice := minions[:n:n]
-			minions = minions[n:]
+			slice, minions = minions[:n:n], minions[n:]
 			for _, id := range slice {
 				active[id] = true
 			}
+			state.moved(slice, minions, now)
+		}
+		if len(slice) > 0 || arrived != nil || lost {
+			state.fire("progress")
+		}
+		if len(slice) > 0 {
 			if b.OnSlice != nil {
 				b.OnSlice(slice)
 			}
@@ -97,6 +112,10 @@ func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 		if arrived != nil {
 			b.give(*arrived)
 			arrived = nil
+			continue
+		}
+		if lost {
+			lost = false
 			continue
 		}
 		if len(held) > 0 {
@@ -112,8 +131,10 @@ func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 				if h.err != nil {
 					return s, h.err
 				}
+				lost = len(h.lost) > 0
 				for _, id := range h.lost {
 					delete(active, id)
+					state.lost(id)
 					if b.OnSilent != nil {
 						b.OnSilent(id)
 					}
@@ -121,11 +142,13 @@ func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 				continue
 			}
 			delete(active, h.id)
+			state.returned(h.id, h.ret)
 			if b.Wait > 0 {
 				held = append(held, time.Now().Add(b.Wait))
 			}
 			if b.Failhard && h.ret.Code() != 0 {
-				s.Halted = true
+				s.Halted, state.halted, state.held = true, true, held
+				state.fire("progress")
 				b.give(h)
 				return s, nil
 			}

@@ -1,11 +1,15 @@
 package gather
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"clustermaster/value"
 )
 
 func TestBatchSize(t *testing.T) {
@@ -80,6 +84,86 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// TestBatchEvents: a batch tells how far it is before its window moves, and at its end, however it
+// ends. Package commands compares the whole data with Salt's.
+func TestBatchEvents(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name      string
+		interrupt string // when the window is at this minion
+		want      []string
+	}{
+		{name: "a minion never returns", want: []string{
+			"new pending [a b c] active {} done {} failed {} halted False",
+			"progress pending [b c] active {a} done {} failed {} halted False",
+			"progress pending [c] active {b} done {a} failed {} halted False",
+			"progress pending [] active {c} done {a} failed {b: timeout} halted False",
+			"progress pending [] active {} done {a} failed {b: timeout, c: timeout} halted False",
+			"complete pending [] active {} done {a} failed {b: timeout, c: timeout} halted False"}},
+		{name: "interrupted", interrupt: "b", want: []string{
+			"new pending [a b c] active {} done {} failed {} halted False",
+			"progress pending [b c] active {a} done {} failed {} halted False",
+			"progress pending [c] active {b} done {a} failed {} halted False",
+			"complete pending [c] active {b} done {a} failed {} halted False"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim := &simulated{subs: make(map[*stream]string), began: time.Now(),
+					minions: map[string]minion{
+						"a": {after: time.Millisecond},
+						"b": {after: time.Millisecond, deaf: true},
+						"c": {after: time.Millisecond, deaf: true},
+					}}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var got []string
+				b := Batch{Job: Publish{Tgt: "*", Fun: "x.y", JID: "j"}, Size: "1",
+					OnSlice: func(ids []string) {
+						if ids[0] == tt.interrupt {
+							cancel()
+						}
+					},
+					Fire: func(tag string, data value.Map) {
+						got = append(got, told(t, tag, data))
+					}}
+				_, err := b.Run(ctx, sim)
+				if (err != nil) != (tt.interrupt != "") {
+					t.Errorf("run: %v", err)
+				}
+				if !slices.Equal(got, tt.want) {
+					t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"),
+						strings.Join(tt.want, "\n"))
+				}
+				sim.wg.Wait()
+			})
+		})
+	}
+}
+
+// told shortens an event of the batch j.
+func told(t *testing.T, tag string, data value.Map) string {
+	t.Helper()
+	what, ok := strings.CutPrefix(tag, "salt/batch/j/")
+	if !ok {
+		t.Errorf("fired %s", tag)
+	}
+	state, _ := data.Get("state")
+	get := func(key string) any { v, _ := state.(value.Map).Get(key); return v }
+	keys := func(key string) string {
+		var ids []string
+		for _, p := range get(key).(value.Map) {
+			text := p.Key.(string)
+			if why, ok := p.Value.(string); ok {
+				text += ": " + why
+			}
+			ids = append(ids, text)
+		}
+		return "{" + strings.Join(ids, ", ") + "}"
+	}
+	return fmt.Sprintf("%s pending %v active %s done %s failed %s halted %s", what, get("pending"),
+		keys("active"), keys("done"), keys("failed"), value.Str(get("halted")))
+}
+
 // TestBatchOfBadSize: nothing runs.
 func TestBatchOfBadSize(t *testing.T) {
 	t.Parallel()
@@ -87,7 +171,8 @@ func TestBatchOfBadSize(t *testing.T) {
 		sim := &simulated{subs: make(map[*stream]string), began: time.Now(),
 			minions: map[string]minion{"a": {after: time.Millisecond}}}
 		b := Batch{Job: Publish{Tgt: "*", Fun: "x.y"}, Size: "foo",
-			OnSlice: func([]string) { t.Error("something runs") }}
+			OnSlice: func([]string) { t.Error("something runs") },
+			Fire:    func(tag string, _ value.Map) { t.Errorf("fired %s", tag) }}
 		_, err := b.Run(t.Context(), sim)
 		if err == nil ||
 			err.Error() != "Invalid batch specification 'foo': must be an integer or percentage string like '10' or '25%'." {

@@ -37,6 +37,7 @@ type simulated struct {
 
 type minion struct {
 	after   time.Duration // 0: never answers test.ping
+	deaf    bool          // answers test.ping alone
 	twice   bool
 	running time.Duration // how long find_job finds the job
 	mute    bool          // does not answer find_job
@@ -137,7 +138,7 @@ func (s *simulated) Publish(_ context.Context, p Publish) (Published, error) {
 			}
 			continue
 		}
-		if m.after > 0 {
+		if m.after > 0 && (p.Fun == "test.ping" || !m.deaf) {
 			s.later(m.after, func() {
 				if m.trimmed || m.bare || m.dropped {
 					s.cache(id)

@@ -64,6 +64,7 @@ type Deps struct {
 	GatherJobTimeout time.Duration
 	SyndicWait       time.Duration // as in gather.Options
 	Failhard         bool          // the master's option
+	User             string        // the master's option
 	Runners          Runners
 	SSH              SSH
 	Fire             func(tag string, data value.Map)

@@ -96,6 +96,7 @@ func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Op
 	var ping gather.Published
 	b := gather.Batch{
 		Job: p, Size: value.Str(j.batch), Failhard: j.failhard, Options: o,
+		Fire: m.d.Fire, User: m.d.User,
 		OnPing: func(s gather.Summary) { ping = s.Published },
 		OnReturn: func(id string, r gather.Return) {
 			out = append(out,

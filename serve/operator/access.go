@@ -17,6 +17,7 @@ import (
 // forUsers are the methods that users of publisher_acl may call for jobs of their own, and the
 // methods that authenticate a user of external_auth.
 var forUsers = map[string]bool{
+	operatorpb.Operator_Fire_FullMethodName:        true, // which refuses all but the owners
 	operatorpb.Operator_Login_FullMethodName:       true,
 	operatorpb.Operator_MakeToken_FullMethodName:   true,
 	operatorpb.Operator_NewJID_FullMethodName:      true,

@@ -97,6 +97,7 @@ func callAll(dir string) map[string]string {
 	say("run", err)
 	_, err = c.Docs(ctx, "")
 	say("docs", err)
+	say("fire", c.Fire(ctx, "my/tag", value.Map{}))
 	return out
 }
 
@@ -233,6 +234,7 @@ func TestAnotherUser(t *testing.T) {
 		"returns of another's job":                "this job is not yours",
 		"returns of a job that another waits for": "this job is not yours",
 		"targets": only, "keys": only, "change keys": only, "run": only, "docs": only,
+		"fire": "only root and the user of the salt-master may fire events",
 	}
 	stranger := map[string]string{"listen to an id of one's own choice": "this job is not yours",
 		"publish": acl.NotAuthenticated, "publish a blocked function": acl.NotAuthenticated}

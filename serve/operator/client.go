@@ -78,6 +78,16 @@ func (c Credentials) pb() *operatorpb.Credentials {
 		Token: c.Token}
 }
 
+// Fire fires an event on the master's bus.
+func (c *Client) Fire(ctx context.Context, tag string, data value.Map) error {
+	packed, err := value.Pack(data)
+	if err != nil {
+		return fmt.Errorf("pack event: %w", err)
+	}
+	_, err = c.rpc.Fire(ctx, &operatorpb.FireRequest{Tag: tag, Data: packed})
+	return fromStatus(err)
+}
+
 // NewJID makes a job id; see gather.Master.
 func (c *Client) NewJID(ctx context.Context) (string, error) {
 	r, err := c.rpc.NewJID(ctx, new(operatorpb.NewJIDRequest))

@@ -40,6 +40,7 @@ type daemon struct {
 	made      atomic.Int64  // job ids
 	result    any           // of runner functions, instead of the usual one
 	keys      func(texts bool) []Key
+	fired     gather.Event
 }
 
 func (d *daemon) NewJID(context.Context) (string, error) {
@@ -64,6 +65,11 @@ func (d *daemon) Owner(_ context.Context, jid string) (string, string, bool, err
 	who, found := d.owners[jid]
 	user, eauth, _ := strings.Cut(who, " of ")
 	return user, eauth, found, nil
+}
+
+func (d *daemon) FireRawMap(tag string, data value.RawMap) {
+	packed, _ := data.Pack()
+	d.fired = gather.Event{Tag: tag, Data: packed}
 }
 
 func (d *daemon) C() <-chan gather.Event { return d.events }
@@ -145,7 +151,7 @@ func startWith(t *testing.T, rules *acl.Rules, dir string, owners map[string]str
 	t.Helper()
 	d := &daemon{events: make(chan gather.Event, 1), closed: make(chan struct{}),
 		refused: make(chan struct{}), owners: owners}
-	deps := Deps{Minions: d, Keys: d, Runners: d, ACL: rules, Log: slog.New(slog.DiscardHandler),
+	deps := Deps{Minions: d, Keys: d, Runners: d, Bus: d, ACL: rules, Log: slog.New(slog.DiscardHandler),
 		Status: func() Status { return Status{ID: "m1", Version: "v", Serving: true} }}
 	s, err := Listen(dir, deps)
 	if err != nil {
@@ -215,6 +221,14 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 	}
 	if docs, err := c.Docs(ctx, "test"); err != nil || docs.String("test.arg") != "text" {
 		t.Errorf("docs: %v, %v", docs, err)
+	}
+	data := value.Map{{Key: "b", Value: int64(1)}, {Key: "a", Value: "x"}}
+	if err := c.Fire(ctx, "my/tag", data); err != nil {
+		t.Errorf("fire: %v", err)
+	}
+	if got, err := d.fired.Data.Map(); err != nil || d.fired.Tag != "my/tag" ||
+		!reflect.DeepEqual(got, data) {
+		t.Errorf("fired %s %v, %v", d.fired.Tag, got, err)
 	}
 	k := KeyChange{Action: "accept", Keys: []Key{{ID: "a", State: "minions_pre"}}, KeepAESKey: true}
 	if done, err := c.Change(ctx, k); err != nil || len(done.Changed) != 1 ||

@@ -73,11 +73,17 @@ type Runners interface {
 	Docs(prefix string) value.Map
 }
 
+// Bus fires events.
+type Bus interface {
+	FireRawMap(tag string, data value.RawMap)
+}
+
 // Deps is what the service needs from the daemon.
 type Deps struct {
 	Minions  Minions
 	Keys     Keys
 	Runners  Runners
+	Bus      Bus
 	ACL      *acl.Rules // nil admits nobody but root and the master's user
 	External External   // nil: external_auth is not configured
 	Status   func() Status
@@ -321,6 +327,22 @@ func (s *Server) Events(r *operatorpb.EventsRequest,
 			}
 		}
 	}
+}
+
+// Fire implements the service. As with Salt's socket for events, a process of root or of the
+// master's user may fire events, also after a Login, and no other may.
+func (s *Server) Fire(ctx context.Context, r *operatorpb.FireRequest) (*operatorpb.FireReply,
+	error) {
+	if c, ok := callerOf(ctx); !ok || !c.owns() {
+		return nil, status.Error(codes.PermissionDenied,
+			"only root and the user of the salt-master may fire events")
+	}
+	data, err := value.UnpackRawMap(r.Data)
+	if err != nil {
+		return nil, badValue("event", err)
+	}
+	s.deps.Bus.FireRawMap(r.Tag, data)
+	return new(operatorpb.FireReply), nil
 }
 
 // ReadReturns implements the service.

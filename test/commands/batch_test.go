@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,6 +71,7 @@ func batchScenes() []scene {
 					return nil
 				}),
 		}},
+		{name: "14_batch_events", do: batchEvents, alone: true},
 		{name: "15_failhard", lines: []line{
 			salt("-b", "1", "--failhard", "web-*", "cmd.run", "exit 3").whichever(),
 			salt("-b", "1", "--failhard", "web-*", "test.ping").whichever(),
@@ -96,6 +99,42 @@ func batchScenes() []scene {
 			run("-c", "DIR/async", "test.arg", "x"),
 			cp("-c", "DIR/chunked", "web-a", "DIR/etc/master", "DIR/chunked/"),
 		}},
+	}
+}
+
+// lastOfBatch is the tag of a batch's last event.
+var lastOfBatch = regexp.MustCompile(`^salt/batch/.*/(complete|halted)$`)
+
+// batchEvents compares the events salt/batch/* of batches, with their data.
+func batchEvents(t *testing.T, p *pair) {
+	heard := map[*side]*listener{}
+	for _, s := range p.sides() {
+		heard[s] = s.listen(t)
+	}
+	for _, l := range []line{
+		salt("-b", "1", "web-*", "test.ping").whichever(),
+		salt("-b", "100%", "-L", "web-a", "test.arg", "1", "a=b",
+			"--return=local").mask(`"tgt_type": "(glob|list)"`, "TYPE"), // Salt always says glob
+		salt("-b", "1", "--batch-wait=0.1", "-t", "7", "web-a", "test.ping,test.arg", ",", "x"),
+		salt("-b", "1", "--failhard", "web-*", "cmd.run", "exit 3").whichever(),
+		salt("-s", "web-a", "test.ping"),
+		salt("-b", "1", "-a", "file", "--username=frank", "--password=pass-frank", "web-b",
+			"test.ping"),
+	} {
+		l := l.mask(`\b[0-9]{10}\.[0-9]+\b`, "SECONDS")
+		theirs, ours := p.ask(t, p.answers.Turn(), l, func(s *side) result {
+			r := l.on(t, s)
+			events := slices.DeleteFunc(heard[s].untilLike(t, lastOfBatch),
+				func(e string) bool { return !strings.HasPrefix(e, "salt/batch/") })
+			r.stdout = l.hide(s, strings.Join(events, ""))
+			return r
+		})
+		if !theirs.equal(ours) {
+			t.Errorf("salt %q\n--- Salt: %v\n--- ours: %v", l.args, theirs, ours)
+		}
+		if t.Failed() { // do not wait for the events of each line
+			return
+		}
 	}
 }
 

@@ -236,7 +236,13 @@ func (s *side) listen(t *testing.T) *listener {
 // until reads until an event with that tag has come.
 func (l *listener) until(t *testing.T, tag string) (lines []string) {
 	t.Helper()
-	e2e.Eventually(t, 20*time.Second, tag, func() error {
+	return l.untilLike(t, regexp.MustCompile("^"+regexp.QuoteMeta(tag)+"$"))
+}
+
+// untilLike reads until an event has come whose tag matches.
+func (l *listener) untilLike(t *testing.T, tag *regexp.Regexp) (lines []string) {
+	t.Helper()
+	e2e.Eventually(t, 20*time.Second, tag.String(), func() error {
 		f, err := os.Open(l.Output)
 		if err != nil {
 			return err
@@ -255,7 +261,7 @@ func (l *listener) until(t *testing.T, tag string) (lines []string) {
 			}
 			n += int64(len(line))
 			lines = append(lines, line)
-			if strings.HasPrefix(line, tag+"\t") {
+			if is, _, _ := strings.Cut(line, "\t"); tag.MatchString(is) {
 				l.read += n
 				return nil
 			}

@@ -1190,6 +1190,94 @@ func (x *ChangeKeysReply) GetWarnings() []string {
 	return nil
 }
 
+type FireRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tag           string                 `protobuf:"bytes,1,opt,name=tag,proto3" json:"tag,omitempty"`
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"` // packed map; the master sets its _stamp
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FireRequest) Reset() {
+	*x = FireRequest{}
+	mi := &file_operatorpb_operator_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FireRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FireRequest) ProtoMessage() {}
+
+func (x *FireRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_operatorpb_operator_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FireRequest.ProtoReflect.Descriptor instead.
+func (*FireRequest) Descriptor() ([]byte, []int) {
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *FireRequest) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *FireRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type FireReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FireReply) Reset() {
+	*x = FireReply{}
+	mi := &file_operatorpb_operator_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FireReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FireReply) ProtoMessage() {}
+
+func (x *FireReply) ProtoReflect() protoreflect.Message {
+	mi := &file_operatorpb_operator_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FireReply.ProtoReflect.Descriptor instead.
+func (*FireReply) Descriptor() ([]byte, []int) {
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{20}
+}
+
 type Credentials struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Eauth         string                 `protobuf:"bytes,1,opt,name=eauth,proto3" json:"eauth,omitempty"`
@@ -1202,7 +1290,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_operatorpb_operator_proto_msgTypes[19]
+	mi := &file_operatorpb_operator_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1302,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[19]
+	mi := &file_operatorpb_operator_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1315,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{19}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Credentials) GetEauth() string {
@@ -1267,7 +1355,7 @@ type LoginReply struct {
 
 func (x *LoginReply) Reset() {
 	*x = LoginReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[20]
+	mi := &file_operatorpb_operator_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1367,7 @@ func (x *LoginReply) String() string {
 func (*LoginReply) ProtoMessage() {}
 
 func (x *LoginReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[20]
+	mi := &file_operatorpb_operator_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1380,7 @@ func (x *LoginReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoginReply.ProtoReflect.Descriptor instead.
 func (*LoginReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{20}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LoginReply) GetUser() string {
@@ -1311,7 +1399,7 @@ type MakeTokenReply struct {
 
 func (x *MakeTokenReply) Reset() {
 	*x = MakeTokenReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[21]
+	mi := &file_operatorpb_operator_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1411,7 @@ func (x *MakeTokenReply) String() string {
 func (*MakeTokenReply) ProtoMessage() {}
 
 func (x *MakeTokenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[21]
+	mi := &file_operatorpb_operator_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1424,7 @@ func (x *MakeTokenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeTokenReply.ProtoReflect.Descriptor instead.
 func (*MakeTokenReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{21}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MakeTokenReply) GetToken() string {
@@ -1354,7 +1442,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[22]
+	mi := &file_operatorpb_operator_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1454,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[22]
+	mi := &file_operatorpb_operator_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1467,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{22}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{24}
 }
 
 type StatusReply struct {
@@ -1394,7 +1482,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[23]
+	mi := &file_operatorpb_operator_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1494,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[23]
+	mi := &file_operatorpb_operator_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1507,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{23}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StatusReply) GetId() string {
@@ -1544,7 +1632,11 @@ const file_operatorpb_operator_proto_rawDesc = "" +
 	"keepAesKey\"d\n" +
 	"\x0fChangeKeysReply\x125\n" +
 	"\achanged\x18\x01 \x03(\v2\x1b.clustermaster.operator.KeyR\achanged\x12\x1a\n" +
-	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"q\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"3\n" +
+	"\vFireRequest\x12\x10\n" +
+	"\x03tag\x18\x01 \x01(\tR\x03tag\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\v\n" +
+	"\tFireReply\"q\n" +
 	"\vCredentials\x12\x14\n" +
 	"\x05eauth\x18\x01 \x01(\tR\x05eauth\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x1a\n" +
@@ -1560,7 +1652,7 @@ const file_operatorpb_operator_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
 	"\aserving\x18\x03 \x01(\bR\aserving\x12\x14\n" +
-	"\x05ready\x18\x04 \x01(\bR\x05ready2\x97\b\n" +
+	"\x05ready\x18\x04 \x01(\bR\x05ready2\xe7\b\n" +
 	"\bOperator\x12T\n" +
 	"\x06NewJID\x12%.clustermaster.operator.NewJIDRequest\x1a#.clustermaster.operator.NewJIDReply\x12W\n" +
 	"\aPublish\x12&.clustermaster.operator.PublishRequest\x1a$.clustermaster.operator.PublishReply\x12W\n" +
@@ -1571,7 +1663,8 @@ const file_operatorpb_operator_proto_rawDesc = "" +
 	"\x04Docs\x12#.clustermaster.operator.DocsRequest\x1a!.clustermaster.operator.DocsReply\x12P\n" +
 	"\x04Keys\x12#.clustermaster.operator.KeysRequest\x1a!.clustermaster.operator.KeysReply0\x01\x12`\n" +
 	"\n" +
-	"ChangeKeys\x12).clustermaster.operator.ChangeKeysRequest\x1a'.clustermaster.operator.ChangeKeysReply\x12P\n" +
+	"ChangeKeys\x12).clustermaster.operator.ChangeKeysRequest\x1a'.clustermaster.operator.ChangeKeysReply\x12N\n" +
+	"\x04Fire\x12#.clustermaster.operator.FireRequest\x1a!.clustermaster.operator.FireReply\x12P\n" +
 	"\x05Login\x12#.clustermaster.operator.Credentials\x1a\".clustermaster.operator.LoginReply\x12X\n" +
 	"\tMakeToken\x12#.clustermaster.operator.Credentials\x1a&.clustermaster.operator.MakeTokenReply\x12T\n" +
 	"\x06Status\x12%.clustermaster.operator.StatusRequest\x1a#.clustermaster.operator.StatusReplyB)Z'clustermaster/serve/operator/operatorpbb\x06proto3"
@@ -1588,7 +1681,7 @@ func file_operatorpb_operator_proto_rawDescGZIP() []byte {
 	return file_operatorpb_operator_proto_rawDescData
 }
 
-var file_operatorpb_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_operatorpb_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_operatorpb_operator_proto_goTypes = []any{
 	(*NewJIDRequest)(nil),      // 0: clustermaster.operator.NewJIDRequest
 	(*NewJIDReply)(nil),        // 1: clustermaster.operator.NewJIDReply
@@ -1609,16 +1702,18 @@ var file_operatorpb_operator_proto_goTypes = []any{
 	(*KeysReply)(nil),          // 16: clustermaster.operator.KeysReply
 	(*ChangeKeysRequest)(nil),  // 17: clustermaster.operator.ChangeKeysRequest
 	(*ChangeKeysReply)(nil),    // 18: clustermaster.operator.ChangeKeysReply
-	(*Credentials)(nil),        // 19: clustermaster.operator.Credentials
-	(*LoginReply)(nil),         // 20: clustermaster.operator.LoginReply
-	(*MakeTokenReply)(nil),     // 21: clustermaster.operator.MakeTokenReply
-	(*StatusRequest)(nil),      // 22: clustermaster.operator.StatusRequest
-	(*StatusReply)(nil),        // 23: clustermaster.operator.StatusReply
-	nil,                        // 24: clustermaster.operator.KeysReply.LocalEntry
+	(*FireRequest)(nil),        // 19: clustermaster.operator.FireRequest
+	(*FireReply)(nil),          // 20: clustermaster.operator.FireReply
+	(*Credentials)(nil),        // 21: clustermaster.operator.Credentials
+	(*LoginReply)(nil),         // 22: clustermaster.operator.LoginReply
+	(*MakeTokenReply)(nil),     // 23: clustermaster.operator.MakeTokenReply
+	(*StatusRequest)(nil),      // 24: clustermaster.operator.StatusRequest
+	(*StatusReply)(nil),        // 25: clustermaster.operator.StatusReply
+	nil,                        // 26: clustermaster.operator.KeysReply.LocalEntry
 }
 var file_operatorpb_operator_proto_depIdxs = []int32{
 	15, // 0: clustermaster.operator.KeysReply.keys:type_name -> clustermaster.operator.Key
-	24, // 1: clustermaster.operator.KeysReply.local:type_name -> clustermaster.operator.KeysReply.LocalEntry
+	26, // 1: clustermaster.operator.KeysReply.local:type_name -> clustermaster.operator.KeysReply.LocalEntry
 	15, // 2: clustermaster.operator.ChangeKeysRequest.keys:type_name -> clustermaster.operator.Key
 	15, // 3: clustermaster.operator.ChangeKeysReply.changed:type_name -> clustermaster.operator.Key
 	0,  // 4: clustermaster.operator.Operator.NewJID:input_type -> clustermaster.operator.NewJIDRequest
@@ -1630,23 +1725,25 @@ var file_operatorpb_operator_proto_depIdxs = []int32{
 	12, // 10: clustermaster.operator.Operator.Docs:input_type -> clustermaster.operator.DocsRequest
 	14, // 11: clustermaster.operator.Operator.Keys:input_type -> clustermaster.operator.KeysRequest
 	17, // 12: clustermaster.operator.Operator.ChangeKeys:input_type -> clustermaster.operator.ChangeKeysRequest
-	19, // 13: clustermaster.operator.Operator.Login:input_type -> clustermaster.operator.Credentials
-	19, // 14: clustermaster.operator.Operator.MakeToken:input_type -> clustermaster.operator.Credentials
-	22, // 15: clustermaster.operator.Operator.Status:input_type -> clustermaster.operator.StatusRequest
-	1,  // 16: clustermaster.operator.Operator.NewJID:output_type -> clustermaster.operator.NewJIDReply
-	3,  // 17: clustermaster.operator.Operator.Publish:output_type -> clustermaster.operator.PublishReply
-	5,  // 18: clustermaster.operator.Operator.Targets:output_type -> clustermaster.operator.TargetsReply
-	7,  // 19: clustermaster.operator.Operator.Events:output_type -> clustermaster.operator.Event
-	9,  // 20: clustermaster.operator.Operator.ReadReturns:output_type -> clustermaster.operator.Return
-	11, // 21: clustermaster.operator.Operator.Run:output_type -> clustermaster.operator.RunOutput
-	13, // 22: clustermaster.operator.Operator.Docs:output_type -> clustermaster.operator.DocsReply
-	16, // 23: clustermaster.operator.Operator.Keys:output_type -> clustermaster.operator.KeysReply
-	18, // 24: clustermaster.operator.Operator.ChangeKeys:output_type -> clustermaster.operator.ChangeKeysReply
-	20, // 25: clustermaster.operator.Operator.Login:output_type -> clustermaster.operator.LoginReply
-	21, // 26: clustermaster.operator.Operator.MakeToken:output_type -> clustermaster.operator.MakeTokenReply
-	23, // 27: clustermaster.operator.Operator.Status:output_type -> clustermaster.operator.StatusReply
-	16, // [16:28] is the sub-list for method output_type
-	4,  // [4:16] is the sub-list for method input_type
+	19, // 13: clustermaster.operator.Operator.Fire:input_type -> clustermaster.operator.FireRequest
+	21, // 14: clustermaster.operator.Operator.Login:input_type -> clustermaster.operator.Credentials
+	21, // 15: clustermaster.operator.Operator.MakeToken:input_type -> clustermaster.operator.Credentials
+	24, // 16: clustermaster.operator.Operator.Status:input_type -> clustermaster.operator.StatusRequest
+	1,  // 17: clustermaster.operator.Operator.NewJID:output_type -> clustermaster.operator.NewJIDReply
+	3,  // 18: clustermaster.operator.Operator.Publish:output_type -> clustermaster.operator.PublishReply
+	5,  // 19: clustermaster.operator.Operator.Targets:output_type -> clustermaster.operator.TargetsReply
+	7,  // 20: clustermaster.operator.Operator.Events:output_type -> clustermaster.operator.Event
+	9,  // 21: clustermaster.operator.Operator.ReadReturns:output_type -> clustermaster.operator.Return
+	11, // 22: clustermaster.operator.Operator.Run:output_type -> clustermaster.operator.RunOutput
+	13, // 23: clustermaster.operator.Operator.Docs:output_type -> clustermaster.operator.DocsReply
+	16, // 24: clustermaster.operator.Operator.Keys:output_type -> clustermaster.operator.KeysReply
+	18, // 25: clustermaster.operator.Operator.ChangeKeys:output_type -> clustermaster.operator.ChangeKeysReply
+	20, // 26: clustermaster.operator.Operator.Fire:output_type -> clustermaster.operator.FireReply
+	22, // 27: clustermaster.operator.Operator.Login:output_type -> clustermaster.operator.LoginReply
+	23, // 28: clustermaster.operator.Operator.MakeToken:output_type -> clustermaster.operator.MakeTokenReply
+	25, // 29: clustermaster.operator.Operator.Status:output_type -> clustermaster.operator.StatusReply
+	17, // [17:30] is the sub-list for method output_type
+	4,  // [4:17] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -1663,7 +1760,7 @@ func file_operatorpb_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_operatorpb_operator_proto_rawDesc), len(file_operatorpb_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

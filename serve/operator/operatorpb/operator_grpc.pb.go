@@ -32,6 +32,7 @@ const (
 	Operator_Docs_FullMethodName        = "/clustermaster.operator.Operator/Docs"
 	Operator_Keys_FullMethodName        = "/clustermaster.operator.Operator/Keys"
 	Operator_ChangeKeys_FullMethodName  = "/clustermaster.operator.Operator/ChangeKeys"
+	Operator_Fire_FullMethodName        = "/clustermaster.operator.Operator/Fire"
 	Operator_Login_FullMethodName       = "/clustermaster.operator.Operator/Login"
 	Operator_MakeToken_FullMethodName   = "/clustermaster.operator.Operator/MakeToken"
 	Operator_Status_FullMethodName      = "/clustermaster.operator.Operator/Status"
@@ -60,6 +61,8 @@ type OperatorClient interface {
 	Keys(ctx context.Context, in *KeysRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[KeysReply], error)
 	// ChangeKeys accepts, rejects or deletes keys on every master.
 	ChangeKeys(ctx context.Context, in *ChangeKeysRequest, opts ...grpc.CallOption) (*ChangeKeysReply, error)
+	// Fire fires an event on this master's bus, for root and the master's user, also after a Login.
+	Fire(ctx context.Context, in *FireRequest, opts ...grpc.CallOption) (*FireReply, error)
 	// Login proves who the caller is by external_auth. From then on the calls of this connection are that user's.
 	Login(ctx context.Context, in *Credentials, opts ...grpc.CallOption) (*LoginReply, error)
 	// MakeToken proves the same and makes a token.
@@ -202,6 +205,16 @@ func (c *operatorClient) ChangeKeys(ctx context.Context, in *ChangeKeysRequest, 
 	return out, nil
 }
 
+func (c *operatorClient) Fire(ctx context.Context, in *FireRequest, opts ...grpc.CallOption) (*FireReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FireReply)
+	err := c.cc.Invoke(ctx, Operator_Fire_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *operatorClient) Login(ctx context.Context, in *Credentials, opts ...grpc.CallOption) (*LoginReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LoginReply)
@@ -255,6 +268,8 @@ type OperatorServer interface {
 	Keys(*KeysRequest, grpc.ServerStreamingServer[KeysReply]) error
 	// ChangeKeys accepts, rejects or deletes keys on every master.
 	ChangeKeys(context.Context, *ChangeKeysRequest) (*ChangeKeysReply, error)
+	// Fire fires an event on this master's bus, for root and the master's user, also after a Login.
+	Fire(context.Context, *FireRequest) (*FireReply, error)
 	// Login proves who the caller is by external_auth. From then on the calls of this connection are that user's.
 	Login(context.Context, *Credentials) (*LoginReply, error)
 	// MakeToken proves the same and makes a token.
@@ -297,6 +312,9 @@ func (UnimplementedOperatorServer) Keys(*KeysRequest, grpc.ServerStreamingServer
 }
 func (UnimplementedOperatorServer) ChangeKeys(context.Context, *ChangeKeysRequest) (*ChangeKeysReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeKeys not implemented")
+}
+func (UnimplementedOperatorServer) Fire(context.Context, *FireRequest) (*FireReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Fire not implemented")
 }
 func (UnimplementedOperatorServer) Login(context.Context, *Credentials) (*LoginReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Login not implemented")
@@ -462,6 +480,24 @@ func _Operator_ChangeKeys_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Operator_Fire_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FireRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServer).Fire(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operator_Fire_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServer).Fire(ctx, req.(*FireRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Operator_Login_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(Credentials)
 	if err := dec(in); err != nil {
@@ -542,6 +578,10 @@ var Operator_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangeKeys",
 			Handler:    _Operator_ChangeKeys_Handler,
+		},
+		{
+			MethodName: "Fire",
+			Handler:    _Operator_Fire_Handler,
 		},
 		{
 			MethodName: "Login",
