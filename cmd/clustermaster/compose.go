@@ -417,7 +417,7 @@ func (r *process) openMaster(ctx context.Context) error {
 		Bus:     r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub},
 		Peers: r.node.NearPeers(r.began),
 		Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed,
-		Runner: r.functions.ForTemplate,
+		Runner: r.functions.ForMinion,
 		ACL:    r.rules, Disk: r.disk, Traces: r.traces, Clock: r.clock,
 	}
 	if r.returners != nil {

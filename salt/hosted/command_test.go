@@ -38,7 +38,7 @@ func TestCommandSeesTheMachine(t *testing.T) {
 		{"no.such", "x", false, "None", false},
 		{"nosuch", "x", false, "None", false},
 	} {
-		v, found, err := m.Command(t.Context(), tt.fun, []any{tt.arg}, nil, tt.withPillar)
+		v, found, err := m.Command(t.Context(), tt.fun, []any{tt.arg}, nil, tt.withPillar, true)
 		got := value.Str(v)
 		if info, is := v.(value.Map); is {
 			got = info.String("name")

@@ -186,7 +186,7 @@ func pillarFunctions() []function {
 			}},
 		{name: "pillar.file_exists", params: []param{need("path"), opt("saltenv", nil)},
 			run: pillarFileExists},
-		{name: "pillar.raw", params: []param{opt("key", nil)},
+		{name: "pillar.raw", params: []param{opt("key", nil), opt("unmask", nil)},
 			run: func(_ context.Context, c *call) (any, error) {
 				if c.any("key") == nil {
 					return c.who.Pillar, nil

@@ -37,9 +37,10 @@ func (m OnMaster) minion() Minion {
 	return Minion{ID: m.ID, Saltenv: "base", Opts: m.Opts.Set("id", m.ID)}
 }
 
-// Command is Run with the grains of the master and, withPillar, its pillar.
+// Command is Run with the grains of the master and, withPillar, its pillar. Unless the call is for
+// a template, pillar values in the result are masked as Salt masks them.
 func (m OnMaster) Command(ctx context.Context, fun string, args []any, kwargs value.Map,
-	withPillar bool) (value any, found bool, err error) {
+	withPillar, forTemplate bool) (value any, found bool, err error) {
 	if !strings.Contains(fun, ".") || strings.HasSuffix(fun, ".") {
 		return nil, false, nil
 	}
@@ -55,6 +56,9 @@ func (m OnMaster) Command(ctx context.Context, fun string, args []any, kwargs va
 	value, err = m.Modules.Call(ctx, as, fun, args, kwargs)
 	if errors.Is(err, ErrUnknown) {
 		return nil, false, nil
+	}
+	if !forTemplate {
+		value = outsideTemplates(m.Opts, fun, args, kwargs, value)
 	}
 	return value, true, err
 }

@@ -23,6 +23,8 @@ type Call struct {
 	event  func(suffix string, data value.Map)
 	warn   func(text string)
 	show   func(kind, text string)
+	// forTemplate is Request.ForTemplate.
+	forTemplate bool
 }
 
 // Print writes one line to the operator's standard output, outside the result.

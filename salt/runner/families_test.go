@@ -464,3 +464,34 @@ func TestKeyFamily(t *testing.T) {
 		})
 	}
 }
+
+// toldWhom is Modules whose commands return whether they are for a template.
+type toldWhom struct{ Modules }
+
+func (toldWhom) Command(_ context.Context, _ string, _ []any, _ value.Map, _,
+	forTemplate bool) (any, bool, error) {
+	return forTemplate, true, nil
+}
+
+// TestSaltCmdForTemplates: pillar values are masked in what operators and the schedule get, not in
+// what templates and Python code get.
+func TestSaltCmdForTemplates(t *testing.T) {
+	t.Parallel()
+	r, _, _ := newRunner(t, OnMaster(toldWhom{}))
+	args := []any{"pillar.items"}
+	req := Request{Fun: "salt.cmd", Args: args}
+	if got := r.Run(t.Context(), req, nil).Return; got != false {
+		t.Errorf("operator: %v", got)
+	}
+	req.ForTemplate = true
+	if got := r.Run(t.Context(), req, nil).Return; got != true {
+		t.Errorf("template: %v", got)
+	}
+	if got, _, err := r.Quiet(t.Context(), "tag", "1", "salt.cmd", args, nil); got != false ||
+		err != nil {
+		t.Errorf("schedule: %v, %v", got, err)
+	}
+	if got, err := r.Native(t.Context(), "salt.cmd", args, nil); got != true || err != nil {
+		t.Errorf("Python code: %v, %v", got, err)
+	}
+}

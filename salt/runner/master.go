@@ -16,9 +16,10 @@ import (
 type Modules interface {
 	Run(ctx context.Context, fun string, args []any, kwargs value.Map) (val any, found bool,
 		err error)
-	// Command is Run with the grains of this master and, withPillar, its pillar.
-	Command(ctx context.Context, fun string, args []any, kwargs value.Map, withPillar bool) (val any,
-		found bool, err error)
+	// Command is Run with the grains of this master and, withPillar, its pillar. Unless the call is
+	// for a template, pillar values in the result are masked.
+	Command(ctx context.Context, fun string, args []any, kwargs value.Map, withPillar,
+		forTemplate bool) (val any, found bool, err error)
 }
 
 // OnMaster is the functions that run an execution function on this master, and error.error.
@@ -44,7 +45,8 @@ Example:
 			Doc: `Run an execution function on this master, with the grains of this machine. If a Python with Salt
 is installed, that is any function of Salt and of the site, else one of those that templates have.
 
-with_pillar: with the pillar of the master's id, too.
+with_pillar: with the pillar of the master's id, too. Outside of templates pillar.get, item and
+items mask its values; unmask=True shows them.
 
 Example:
 
@@ -53,7 +55,7 @@ Example:
 				kwargs := withoutPrivate(c.Kwargs())
 				withPillar, _ := kwargs.Get("with_pillar")
 				v, found, err := modules.Command(ctx, c.Text("fun"), c.Rest(),
-					kwargs.Without("with_pillar"), value.Truth(withPillar))
+					kwargs.Without("with_pillar"), value.Truth(withPillar), c.forTemplate)
 				if !found {
 					return fmt.Sprintf("'%s' is not available.", c.Text("fun")), nil
 				}

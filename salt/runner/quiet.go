@@ -20,7 +20,7 @@ func (r *Runner) Quiet(ctx context.Context, tag, jid, fun string, args []any,
 	r.enter(jid, value.Map{{Key: "fun", Value: r.client.Name + "." + fun}, {Key: "jid", Value: jid},
 		{Key: "user", Value: "UNKNOWN"}, {Key: "fun_args", Value: funArgs(req)}, now}, true)
 	defer r.leave(jid)
-	val, err = r.quietly(ctx, f, tag, jid, args, kwargs)
+	val, err = r.quietly(ctx, f, tag, jid, args, kwargs, false)
 	if err != nil {
 		return "Unhandled exception running " + fun, 0, err
 	}
@@ -36,9 +36,9 @@ func (r *Runner) Quiet(ctx context.Context, tag, jid, fun string, args []any,
 
 // quietly calls a function without the events of a call.
 func (r *Runner) quietly(ctx context.Context, f Function, tag, jid string, args []any,
-	kwargs value.Map) (any, error) {
+	kwargs value.Map, forTemplate bool) (any, error) {
 	c := &Call{
-		JID: jid, User: "UNKNOWN", Tag: tag, args: args, kwargs: kwargs,
+		JID: jid, User: "UNKNOWN", Tag: tag, args: args, kwargs: kwargs, forTemplate: forTemplate,
 		print: func(string) {}, warn: func(string) {}, show: func(string, string) {},
 		event: func(suffix string, data value.Map) {
 			if r.deps.Events != nil {
@@ -64,7 +64,7 @@ func (r *Runner) Native(ctx context.Context, fun string, args []any, kwargs valu
 		return nil, fmt.Errorf("'%s' is not available.", fun) // Salt's text
 	}
 	jid := r.deps.NewJID()
-	val, err := r.quietly(ctx, f, r.Tag(jid), jid, args, kwargs)
+	val, err := r.quietly(ctx, f, r.Tag(jid), jid, args, kwargs, true)
 	if told, ok := val.(Told); ok {
 		val = told.Value
 	}

@@ -76,6 +76,9 @@ type Request struct {
 	// Reveal gets the ret event of a function that reveals a secret, with the secret, before the
 	// event is fired without it. Nil: nobody gets it.
 	Reveal func(tag string, data value.Map)
+	// ForTemplate says that a template or Python code of this master reads the result, so that
+	// pillar values in it are not masked.
+	ForTemplate bool
 	// ByName says that Kwargs hold the function's parameters by name, with other keys that it
 	// ignores, as Salt's clients send them.
 	ByName bool
@@ -279,7 +282,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) (res Result,
 	raised bool) {
 	res = Result{JID: req.JID}
-	c := &Call{JID: req.JID, User: req.User,
+	c := &Call{JID: req.JID, User: req.User, forTemplate: req.ForTemplate,
 		print: func(text string) { out("print", text) },
 		warn:  func(text string) { out("warning", text) },
 		show:  func(kind, text string) { out(kind, text) },

@@ -110,16 +110,26 @@ func (f *Functions) RunWheel(ctx context.Context, o master.RunOrder) master.Ran 
 // Docs implements operator.Runners.
 func (f *Functions) Docs(prefix string) value.Map { return f.Runners.Docs(prefix) }
 
-// ForTemplate runs a runner function for a template or a minion (peer_run).
+// ForTemplate runs a runner function for a template.
 func (f *Functions) ForTemplate(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
 	error) {
-	done := f.Runners.Run(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs,
-		User: f.User}, nil)
+	return f.asMaster(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs, ForTemplate: true})
+}
+
+// ForMinion runs a runner function for a minion (peer_run).
+func (f *Functions) ForMinion(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
+	error) {
+	return f.asMaster(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs})
+}
+
+func (f *Functions) asMaster(ctx context.Context, req runner.Request) (any, error) {
+	req.User = f.User
+	done := f.Runners.Run(ctx, req, nil)
 	if told, ok := done.Return.(runner.Told); ok {
 		done.Return = told.Value
 	}
 	if !done.Success {
-		return done.Return, fmt.Errorf("runner %s: %v", fun, done.Return)
+		return done.Return, fmt.Errorf("runner %s: %v", req.Fun, done.Return)
 	}
 	return done.Return, nil
 }
