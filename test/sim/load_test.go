@@ -56,8 +56,8 @@ type ack struct {
 	text string
 	by   *master
 	at   time.Time
-	// at least two masters were out of reach there, so this one alone may have it: if all other
-	// owners are away, the ring store goes on below the write quorum
+	// so many masters were out of reach there that this one alone may have it: if all other owners
+	// are away, the ring store goes on below the write quorum
 	thin bool
 }
 
@@ -71,14 +71,24 @@ func (a ack) excused() bool {
 
 // away counts the masters that this instance can't reach.
 func (i *instance) away() int {
-	peers := i.node.Peers()
-	n := len(i.m.w.masters)
-	for _, node := range peers.Members() {
-		if peers.Alive(node) {
-			n--
+	return len(i.m.w.masters) - i.near(i.node.Peers().Members())
+}
+
+// near counts the nodes that this instance reaches.
+func (i *instance) near(nodes []string) (n int) {
+	for _, node := range nodes {
+		if i.node.Peers().Alive(node) {
+			n++
 		}
 	}
 	return n
+}
+
+// alone reports whether this instance can't reach two masters, or too few of a ring for its write
+// quorum: a silent master leaves the ring, and two that are left need each other.
+func (i *instance) alone() bool {
+	ring := i.node.Ring()
+	return i.away() >= 2 || i.near(ring.Members()) < ring.WriteQuorum()
 }
 
 // writes is on for a write of a place to the ring store. Most owners may know a newer ring, be in
@@ -86,13 +96,13 @@ func (i *instance) away() int {
 // for a moment: without it the store goes on below the write quorum, and counts that.
 func (m *master) writes(place string, f func(context.Context, *instance) error) (a ack, err error) {
 	err = m.on(func(ctx context.Context, i *instance) error {
-		away, ring := i.away(), i.node.Ring()
+		alone, ring := i.alone(), i.node.Ring()
 		left, below := i.leftBy(ring, place), 0.0
 		if left > 0 {
 			below = i.belowQuorum()
 		}
 		err := f(ctx, i)
-		a = ack{by: m, at: time.Now(), thin: max(away, i.away()) >= 2}
+		a = ack{by: m, at: time.Now(), thin: alone || i.alone()}
 		if left = min(left, i.leftBy(ring, place)); err == nil && left > 0 &&
 			min(3, len(ring.Members()))-left < ring.WriteQuorum() &&
 			max(i.node.Ring().Epoch(), i.store.Info().Epoch) == ring.Epoch() &&
