@@ -11,9 +11,9 @@ import (
 )
 
 // Saltfile returns the section of a program in a Saltfile: defaults of its options by their long
-// names, with _ for -. The file is the one at path, else the one that SALT_SALTFILE names, else
-// ./Saltfile or ~/.salt/Saltfile; without any the section is empty. The errors' texts are those of
-// Salt's parser of options.
+// names, with _ for -. It reads the file at path. If path is "", it reads the file that
+// SALT_SALTFILE names; without that, ./Saltfile or ~/.salt/Saltfile. Without any file the section
+// is empty. The errors' texts are those of Salt's parser of options.
 func Saltfile(path, program string, getenv func(string) string) (value.Map, error) {
 	if path == "" {
 		path = getenv("SALT_SALTFILE")

@@ -31,7 +31,7 @@ type group struct {
 	silent   []string      // members that do not confirm
 	last     int           // the write after which the quorum is lost; 0: none
 	lost     int           // the write whose answer is lost; 0: none
-	answer   fsm.Result    // the one that was lost
+	answer   fsm.Result    // of the write whose answer was lost
 	never    bool          // what became of that write does not come out
 	done     func()        // called after each write
 	confirms func(context.Context)

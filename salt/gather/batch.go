@@ -100,7 +100,7 @@ func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 			state.moved(slice, minions, now)
 		}
 		if len(slice) > 0 || arrived != nil || lost {
-			state.fire("progress")
+			state.progress()
 		}
 		if len(slice) > 0 {
 			if b.OnSlice != nil {

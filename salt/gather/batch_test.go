@@ -181,3 +181,24 @@ func TestBatchOfBadSize(t *testing.T) {
 		sim.wg.Wait()
 	})
 }
+
+// TestEventsOfLargeBatches: beyond manyReturns events take at most a tenth of the time.
+func TestEventsOfLargeBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fired := 0
+		b := &Batch{Fire: func(string, value.Map) {
+			fired++
+			time.Sleep(10 * time.Millisecond) // fake time
+		}}
+		s := newBatchState(b, nil, 1)
+		for n := range 3 * manyReturns {
+			s.returned(fmt.Sprint("m", n), Return{})
+			s.progress()
+			time.Sleep(time.Millisecond) // fake time
+		}
+		if most := manyReturns + 5; fired < manyReturns || fired > most {
+			t.Errorf("%d events, want %d to %d", fired, manyReturns, most)
+		}
+	})
+}

@@ -17,6 +17,22 @@ type batchState struct {
 	held                 []time.Time
 	created              time.Time
 	halted               bool
+	rest                 time.Time // no progress is told before
+}
+
+// manyReturns is how many returns an event may have before progress is told less often.
+const manyReturns = 100
+
+// progress fires salt/batch/<jid>/progress. With all returns in each event, events for each of them
+// would take time that grows with the square of their number: beyond manyReturns they take at most
+// a tenth of the time.
+func (s *batchState) progress() {
+	began := time.Now()
+	if len(s.done) > manyReturns && began.Before(s.rest) {
+		return
+	}
+	s.fire("progress")
+	s.rest = began.Add(10 * time.Since(began))
 }
 
 func newBatchState(b *Batch, minions []string, width int) *batchState {

@@ -34,34 +34,40 @@ type UnknownGroupError struct{ Name string }
 
 func (e *UnknownGroupError) Error() string { return "Node group " + e.Name + " unavailable" }
 
-// ForMaster makes a target as commands send it: with the definitions of nodegroups in src alone, so
-// that those of the master don't count. A target that names an unknown nodegroup gives an
-// *UnknownGroupError. A definition may name unknown ones; they mean no minions.
-func ForMaster(tgtType string, tgt any, src Groups) (string, any, error) {
+// CheckGroups returns an *UnknownGroupError for a target that names an unknown nodegroup. A
+// definition may name unknown ones; they mean no minions.
+func CheckGroups(tgtType string, tgt any, src Groups) error {
 	var named []string
 	switch tgtType {
 	case "nodegroup":
 		name, _ := tgt.(string)
 		named = []string{name}
 	case "compound":
-		words, ok := asWords(tgt)
-		if !ok {
-			return tgtType, tgt, nil
-		}
+		words, _ := asWords(tgt)
 		for _, w := range words {
 			if name, ok := groupOf(w); ok {
 				named = append(named, name)
 			}
 		}
-	default:
-		return tgtType, tgt, nil
 	}
 	for _, name := range named {
 		if _, known := src.Nodegroup(name); !known {
-			return "", nil, &UnknownGroupError{name}
+			return &UnknownGroupError{name}
 		}
 	}
-	return "compound", strings.Join(writtenOut(tgtType, tgt, src), " "), nil
+	return nil
+}
+
+// ForMaster makes a target as commands send it: with the definitions of nodegroups in src alone, so
+// that those of the master don't count. The error is that of CheckGroups.
+func ForMaster(tgtType string, tgt any, src Groups) (string, any, error) {
+	if err := CheckGroups(tgtType, tgt, src); err != nil {
+		return "", nil, err
+	}
+	if _, ok := asWords(tgt); tgtType == "nodegroup" || tgtType == "compound" && ok {
+		return "compound", strings.Join(writtenOut(tgtType, tgt, src), " "), nil
+	}
+	return tgtType, tgt, nil
 }
 
 // writtenOut returns the words of a target of type nodegroup or compound, with the definitions of

@@ -92,7 +92,7 @@ func (j *Jobs) Publish(ctx context.Context, p gather.Publish) (gather.Published,
 
 // unavailable is Salt's text for a target that names an unknown nodegroup, "" for any other.
 func (j *Jobs) unavailable(tgtType string, tgt any) string {
-	if _, _, err := target.ForMaster(tgtType, tgt, j.d.Targets); err != nil {
+	if err := target.CheckGroups(tgtType, tgt, j.d.Targets); err != nil {
 		return fmt.Sprintf("%s in %s", err, j.d.ConfFile)
 	}
 	return ""

@@ -165,13 +165,16 @@ func (p *page) ask(ctx context.Context, dir string, all bool) {
 
 // configured turns the problems of the options' loader into findings.
 func configured(o *config.Options, err error, warnings []config.Warning) (found []checkup.Finding) {
-	if err == nil && o.OpenSecret() != "" {
-		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Warning,
-			Text: o.OpenSecret()})
+	warn := func(text string) {
+		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Warning, Text: text})
 	}
-	if err == nil && !o.HasFile() {
-		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Warning,
-			Text: o.NoFile()})
+	if err == nil {
+		if open := o.OpenSecret(); open != "" {
+			warn(open)
+		}
+		if !o.HasFile() {
+			warn(o.NoFile())
+		}
 	}
 	for _, p := range config.Problems(err) {
 		found = append(found, checkup.Finding{Check: "configuration", Level: checkup.Error,
