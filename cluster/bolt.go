@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -77,21 +78,30 @@ func readBolt(path string) (err error) {
 		return damagedLog(path, err)
 	}
 	defer db.Close()
-	sum := 0
 	err = db.View(func(tx *bbolt.Tx) error {
-		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
-			return b.ForEach(func(k, v []byte) error {
-				for _, c := range v {
-					sum += int(c)
-				}
-				return nil
-			})
-		})
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return readBucket(name, b) })
 	})
 	if err != nil {
 		return damagedLog(path, err)
 	}
 	return nil
+}
+
+// readBucket reads each key and value. A page may be garbage in its keys alone: then the keys are out
+// of order, or a search doesn't find one of them.
+func readBucket(name []byte, b *bbolt.Bucket) error {
+	var before []byte
+	sum := 0
+	return b.ForEach(func(k, v []byte) error {
+		for _, c := range v {
+			sum += int(c)
+		}
+		if before != nil && bytes.Compare(before, k) >= 0 || v != nil && b.Get(k) == nil {
+			return fmt.Errorf("key %x of %s is out of order", k, name)
+		}
+		before = k
+		return nil
+	})
 }
 
 func damagedLog(path string, err error) error {

@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -40,6 +43,47 @@ func TestBoltKeepsItsSpace(t *testing.T) {
 		}
 		if on := st.Sys().(*syscall.Stat_t).Blocks * 512; on < boltAhead {
 			t.Errorf("round %d: %d bytes are on the disk, want %d", round, on, boltAhead)
+		}
+	}
+}
+
+// A log whose pages are whole but for a key is refused before anything is written to it.
+func TestDamagedKeysStopTheStart(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "raft.db")
+	bolt, err := openBolt(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const last = 0x1122
+	for i := uint64(last - 50); i <= last; i++ {
+		if err := bolt.StoreLog(&raft.Log{Index: i, Data: make([]byte, 1000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := bolt.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, wrong := range map[string]uint64{"lower than its page": 3, "twice": last - 1} {
+		key := binary.BigEndian.AppendUint64(nil, last)
+		damaged := bytes.ReplaceAll(whole, key, binary.BigEndian.AppendUint64(nil, wrong))
+		if bytes.Equal(damaged, whole) {
+			t.Fatal("the key is not in the file")
+		}
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := openBolt(path, slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), path+" is damaged") ||
+			!strings.Contains(err.Error(), "nothing was changed") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, damaged) {
+			t.Errorf("%s: the file was changed, %v", what, err)
 		}
 	}
 }
