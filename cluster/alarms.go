@@ -1,6 +1,10 @@
 package cluster
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Bounds on what a member reports about itself, applied before it is stored.
 const (
@@ -11,10 +15,27 @@ const (
 
 // Alarms lists what needs an operator's attention on this master, one line each.
 func (n *Node) Alarms() []string {
-	if n.cfg.Alarms == nil {
+	all := n.cutLines()
+	if n.cfg.Alarms != nil {
+		all = append(all, n.cfg.Alarms()...)
+	}
+	return boundAlarms(all)
+}
+
+// cutLines names the members that this one reaches only through another one.
+func (n *Node) cutLines() []string {
+	if n.port == nil {
 		return nil
 	}
-	return boundAlarms(n.cfg.Alarms())
+	var out []string
+	for _, m := range n.state.Members() {
+		if through := n.port.Through(m.Node); through != "" {
+			relay, _, _ := strings.Cut(through, "/")
+			out = append(out, fmt.Sprintf("the line to %s is cut, and %s relays; check firewalls and routes between "+
+				"%s and %s", m.ID, relay, n.self.ID, m.ID))
+		}
+	}
+	return out
 }
 
 func boundAlarms(all []string) []string {

@@ -87,8 +87,8 @@ func readBolt(path string) (err error) {
 	return nil
 }
 
-// readBucket reads each key and value. A page may be garbage in its keys alone: then the keys are out
-// of order, or a search doesn't find one of them.
+// readBucket reads each key and value. A page may be garbage in its keys alone: then the keys are
+// out of order, or a search doesn't find one of them.
 func readBucket(name []byte, b *bbolt.Bucket) error {
 	var before []byte
 	sum := 0

@@ -30,6 +30,7 @@ type PeerPort interface {
 	Drop(node string)
 	Watch(nodes ...string)
 	Alive(node string) bool
+	Through(node string) string
 	OnUp(f func(node string))
 	LastHeard(node string) time.Time
 	DisownedAt(node string) time.Time

@@ -57,6 +57,13 @@ func (w *oneWay) bar(to *clustertest.Node) {
 	delete(w.open, to.Addr)
 }
 
+// keep refuses to dial a node anew, so this one can't relay to it; what was dialled stays open.
+func (w *oneWay) keep(to *clustertest.Node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.barred[to.Addr] = true
+}
+
 func (w *oneWay) unbar() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,6 +162,7 @@ func TestNewLeaderThatCantBeCalled(t *testing.T) {
 	c, nets := startOneWay(t)
 	first := c.Leader()
 	next, lone := others(c, first)[0], others(c, first)[1]
+	nets[first].keep(next)
 	nets[lone].bar(next)
 	c.Wait("no answer for long", func() error {
 		for _, m := range lone.Members() {
@@ -185,6 +193,7 @@ func TestNewLeaderThatCantBeCalled(t *testing.T) {
 	}
 	refusesFor(c, lone, next)
 
+	nets[first].keep(lone)
 	nets[next].bar(lone) // now it hears nothing from it either
 	c.Wait("no leader", func() error {
 		if l, ok := lone.Leader(); ok {
@@ -193,8 +202,9 @@ func TestNewLeaderThatCantBeCalled(t *testing.T) {
 		return nil
 	})
 	refusesFor(c, lone, next)
-	nets[next].unbar()
-	nets[lone].unbar()
+	for _, n := range nets {
+		n.unbar()
+	}
 	c.WaitReady()
 	propose(t, lone, offer("web2"))
 }

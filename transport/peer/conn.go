@@ -12,13 +12,16 @@ const (
 	protoRaft = "raft"
 	protoRPC  = "rpc"
 	protoJoin = "join"
+	// protoRelay: the first frame names the member to whose port the bytes behind it go.
+	protoRelay = "relay"
 )
 
 // conn is an established connection with a pinned peer. It stays in the registry until it is
 // closed, so that Drop and shutdown can end it.
 type conn struct {
 	*tls.Conn
-	raw     net.Conn
+	raw     net.Conn // a *conn of protoRelay if another master relays
+	via     string   // that master, or ""
 	node    string
 	spki    [32]byte
 	proto   string
@@ -53,8 +56,12 @@ func (c *conn) Close() error {
 // peer could hold up for seconds.
 func (c *conn) kill() {
 	c.reg.forget(c)
-	if t, ok := c.raw.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // only the close below matters
+	switch raw := c.raw.(type) {
+	case *conn:
+		raw.kill()
+		return
+	case *net.TCPConn:
+		_ = raw.SetLinger(0) // only the close below matters
 	}
 	_ = c.raw.Close()
 }
@@ -121,6 +128,18 @@ func (r *registry) forget(c *conn) {
 		}
 		return
 	}
+}
+
+// through returns the master that relays the calls that this side makes to node, or "".
+func (r *registry) through(node string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.byNode[node] {
+		if c.via != "" && c.proto == protoRPC {
+			return c.via
+		}
+	}
+	return ""
 }
 
 // kill ends the connections of a peer that pick selects, and counts them.

@@ -27,18 +27,25 @@ func (p *Port) dialNode(ctx context.Context, node, proto string) (*conn, error) 
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", node, ErrUnknownPeer)
 	}
-	t, raw, err := p.dial(ctx, addr, proto,
-		func(spki [32]byte) error { return p.checkPin(node, spki) })
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
+	defer cancel()
+	raw, via, err := p.reach(ctx, node, addr)
 	if err != nil {
 		return nil, err
 	}
-	return p.dialled(t, raw, node, proto)
+	return p.shakeHands(ctx, raw, via, node, proto)
 }
 
 // dialAddr connects to the member whose record names addr.
 func (p *Port) dialAddr(ctx context.Context, addr, proto string) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
+	defer cancel()
+	raw, via, err := p.reach(ctx, p.nodeAt(addr), addr)
+	if err != nil {
+		return nil, err
+	}
 	var node string
-	t, raw, err := p.dial(ctx, addr, proto, func(spki [32]byte) (err error) {
+	t, err := p.startTLS(ctx, raw, proto, func(spki [32]byte) (err error) {
 		if node, err = p.pinned(spki); err != nil {
 			return err
 		}
@@ -51,13 +58,36 @@ func (p *Port) dialAddr(ctx context.Context, addr, proto string) (*conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	return p.dialled(t, raw, node, proto)
+	return p.dialled(t, raw, via, node, proto)
 }
 
-func (p *Port) dialled(t *tls.Conn, raw net.Conn, node, proto string) (*conn, error) {
+// nodeAt names the watched member whose record names addr, or returns "".
+func (p *Port) nodeAt(addr string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for node := range p.links {
+		if at, ok := p.cfg.Pins.AddrOf(node); ok && at == addr {
+			return node
+		}
+	}
+	return ""
+}
+
+// shakeHands makes a connection with node of raw, which it closes if that fails.
+func (p *Port) shakeHands(ctx context.Context, raw net.Conn, via, node, proto string) (*conn,
+	error) {
+	t, err := p.startTLS(ctx, raw, proto,
+		func(spki [32]byte) error { return p.checkPin(node, spki) })
+	if err != nil {
+		return nil, err
+	}
+	return p.dialled(t, raw, via, node, proto)
+}
+
+func (p *Port) dialled(t *tls.Conn, raw net.Conn, via, node, proto string) (*conn, error) {
 	spki, err := certSPKI(t.ConnectionState().PeerCertificates)
 	if err == nil {
-		c := &conn{Conn: t, raw: raw, node: node, spki: spki, proto: proto, dialled: true,
+		c := &conn{Conn: t, raw: raw, via: via, node: node, spki: spki, proto: proto, dialled: true,
 			refused: func() { p.noteDisowned(node) }}
 		if err = p.establish(c); err == nil {
 			return c, nil
@@ -67,23 +97,16 @@ func (p *Port) dialled(t *tls.Conn, raw net.Conn, node, proto string) (*conn, er
 	return nil, err
 }
 
-// dial connects, makes the hand-shake and checks the key, all within ctx, and the hand-shake also
-// within HandshakeTimeout. The caller closes raw.
-func (p *Port) dial(ctx context.Context, addr, proto string,
-	check func(spki [32]byte) error) (*tls.Conn, net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
-	defer cancel()
-	raw, err := p.cfg.Network.Dial(ctx, addr)
-	if err != nil {
-		return nil, nil, err
-	}
+// startTLS makes the hand-shake and checks the key, within ctx. It closes raw if that fails.
+func (p *Port) startTLS(ctx context.Context, raw net.Conn, proto string,
+	check func(spki [32]byte) error) (*tls.Conn, error) {
 	setUserTimeout(raw)
 	t := tls.Client(raw, p.newClientTLS(proto, check))
 	if err := t.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		return nil, nil, fmt.Errorf("shake hands with %s: %w", addr, err)
+		return nil, fmt.Errorf("shake hands with %s: %w", raw.RemoteAddr(), err)
 	}
-	return t, raw, nil
+	return t, nil
 }
 
 // machine is the TCP of this machine.

@@ -11,7 +11,7 @@ import (
 
 // Reasons to refuse a connection; each has its label in refusals.
 var (
-	errALPN        = errors.New("not one of the protocols raft, rpc, join")
+	errALPN        = errors.New("not one of the protocols raft, rpc, join, relay")
 	errCertificate = errors.New("not a node certificate")
 	errUnpinned    = errors.New("its node key is not pinned for a member")
 	errJoinLimit   = errors.New("too many refused join attempts")
@@ -45,7 +45,7 @@ func (p *Port) newServerTLS() *tls.Config {
 		SessionTicketsDisabled: true,
 		Certificates:           []tls.Certificate{p.cfg.Key.cert},
 		ClientAuth:             tls.RequireAnyClientCert,
-		NextProtos:             []string{protoRaft, protoRPC, protoJoin},
+		NextProtos:             []string{protoRaft, protoRPC, protoJoin, protoRelay},
 	}
 	// Checked before making a signature, when strangers cost least.
 	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -53,7 +53,7 @@ func (p *Port) newServerTLS() *tls.Config {
 			return nil, errALPN
 		}
 		switch hello.SupportedProtos[0] {
-		case protoRaft, protoRPC:
+		case protoRaft, protoRPC, protoRelay:
 		case protoJoin:
 			if !p.tries.left(sourceOf(hello.Conn.RemoteAddr()), time.Now()) {
 				return nil, errJoinLimit
@@ -153,7 +153,7 @@ func (p *Port) welcome(e *entrant) {
 	p.refuse(raw.RemoteAddr(), err)
 }
 
-// admit passes a connection whose key is proved to Raft or the RPC server.
+// admit passes a connection whose key is proved to Raft or the RPC server, or relays it.
 func (p *Port) admit(t *tls.Conn, raw net.Conn, deadline time.Time, leave func() bool) error {
 	s := t.ConnectionState()
 	spki, err := certSPKI(s.PeerCertificates)
@@ -173,6 +173,10 @@ func (p *Port) admit(t *tls.Conn, raw net.Conn, deadline time.Time, leave func()
 	c := &conn{Conn: t, raw: raw, node: node, spki: spki, proto: s.NegotiatedProtocol}
 	if err := p.establish(c); err != nil {
 		return err
+	}
+	if c.proto == protoRelay {
+		p.relay(c, deadline)
+		return nil
 	}
 	if !p.laneOf(c.proto).deliver(c, time.Until(deadline)) {
 		c.kill()

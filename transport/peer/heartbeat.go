@@ -189,13 +189,15 @@ func (p *Port) heartbeat(l *link) {
 		silent.Reset(p.cfg.DownAfter)
 		return true
 	}
+	line := detours{port: p, link: l}
 	send()
 	for {
 		select {
 		case <-l.stop:
 			return
-		case <-tick.C:
+		case now := <-tick.C:
 			slept()
+			line.check(now)
 			if _, ok := p.cfg.Pins.SPKIOf(l.node); !ok {
 				p.Drop(l.node)
 				return

@@ -63,16 +63,11 @@ func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, p
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.JoinTimeout)
 	defer cancel()
-	var spki [32]byte
-	t, raw, err := p.dial(ctx, addr, protoJoin, func(s [32]byte) error {
-		if spki = s; equalSPKI(s, p.cfg.Key.SPKI()) {
-			return ErrSelf
-		}
-		return nil
-	})
+	t, spki, err := p.dialJoin(ctx, addr)
 	if err != nil {
 		return Hello{}, nil, refused(ctx, err)
 	}
+	raw := t.NetConn()
 	defer raw.Close()
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer stop()
@@ -101,6 +96,23 @@ func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, p
 	}
 	_ = t.Close() // the answer has arrived
 	return member, m.GetReply(), nil
+}
+
+// dialJoin connects to the master at addr, within HandshakeTimeout, and returns its key.
+func (p *Port) dialJoin(ctx context.Context, addr string) (t *tls.Conn, spki [32]byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
+	defer cancel()
+	raw, err := p.cfg.Network.Dial(ctx, addr)
+	if err != nil {
+		return nil, spki, err
+	}
+	t, err = p.startTLS(ctx, raw, protoJoin, func(s [32]byte) error {
+		if spki = s; equalSPKI(s, p.cfg.Key.SPKI()) {
+			return ErrSelf
+		}
+		return nil
+	})
+	return t, spki, err
 }
 
 // proveJoin exchanges hellos, signature and both proofs.

@@ -44,6 +44,7 @@ type link struct {
 	heard    time.Time     // last answer
 	disowned time.Time     // when it last refused our key; zero if it has answered since
 	boot     []byte        // of the process that answered last
+	askAgain time.Time     // no relay is asked for before
 	broken   chan struct{} // closed and renewed when the peer goes down: ends running dials
 }
 

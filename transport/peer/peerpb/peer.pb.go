@@ -5,7 +5,7 @@
 // source: peerpb/peer.proto
 
 // What masters say to each other on cluster_pool_port below the rooms' own
-// services: the heartbeat on ALPN rpc, and the frames of ALPN join.
+// services: the heartbeat on ALPN rpc, and the frames of ALPN join and relay.
 
 package peerpb
 
@@ -426,6 +426,98 @@ func (x *JoinReply) GetUnanswered() bool {
 	return false
 }
 
+// RelayRequest is the first frame on ALPN relay: the sender's line to a member
+// is cut, and the receiver is to pass bytes on to that member's peer port.
+type RelayRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayRequest) Reset() {
+	*x = RelayRequest{}
+	mi := &file_peerpb_peer_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayRequest) ProtoMessage() {}
+
+func (x *RelayRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peerpb_peer_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayRequest.ProtoReflect.Descriptor instead.
+func (*RelayRequest) Descriptor() ([]byte, []int) {
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RelayRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+// RelayReply is the answer. The bytes behind it, both ways, are of a TLS
+// connection between the sender and that member.
+type RelayReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Refused       string                 `protobuf:"bytes,1,opt,name=refused,proto3" json:"refused,omitempty"` // why not; empty: connected
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayReply) Reset() {
+	*x = RelayReply{}
+	mi := &file_peerpb_peer_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayReply) ProtoMessage() {}
+
+func (x *RelayReply) ProtoReflect() protoreflect.Message {
+	mi := &file_peerpb_peer_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayReply.ProtoReflect.Descriptor instead.
+func (*RelayReply) Descriptor() ([]byte, []int) {
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RelayReply) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
 var File_peerpb_peer_proto protoreflect.FileDescriptor
 
 const file_peerpb_peer_proto_rawDesc = "" +
@@ -459,7 +551,12 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x05reply\x18\x01 \x01(\fR\x05reply\x12\x1e\n" +
 	"\n" +
 	"unanswered\x18\x02 \x01(\bR\n" +
-	"unanswered2S\n" +
+	"unanswered\"\"\n" +
+	"\fRelayRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"&\n" +
+	"\n" +
+	"RelayReply\x12\x18\n" +
+	"\arefused\x18\x01 \x01(\tR\arefused2S\n" +
 	"\tHeartbeat\x12F\n" +
 	"\x04Beat\x12\x1f.clustermaster.peer.BeatRequest\x1a\x1d.clustermaster.peer.BeatReplyB%Z#clustermaster/transport/peer/peerpbb\x06proto3"
 
@@ -475,7 +572,7 @@ func file_peerpb_peer_proto_rawDescGZIP() []byte {
 	return file_peerpb_peer_proto_rawDescData
 }
 
-var file_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_peerpb_peer_proto_goTypes = []any{
 	(*BeatRequest)(nil),   // 0: clustermaster.peer.BeatRequest
 	(*BeatReply)(nil),     // 1: clustermaster.peer.BeatReply
@@ -484,6 +581,8 @@ var file_peerpb_peer_proto_goTypes = []any{
 	(*JoinProof)(nil),     // 4: clustermaster.peer.JoinProof
 	(*JoinRequest)(nil),   // 5: clustermaster.peer.JoinRequest
 	(*JoinReply)(nil),     // 6: clustermaster.peer.JoinReply
+	(*RelayRequest)(nil),  // 7: clustermaster.peer.RelayRequest
+	(*RelayReply)(nil),    // 8: clustermaster.peer.RelayReply
 }
 var file_peerpb_peer_proto_depIdxs = []int32{
 	0, // 0: clustermaster.peer.Heartbeat.Beat:input_type -> clustermaster.peer.BeatRequest
@@ -506,7 +605,7 @@ func file_peerpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peerpb_peer_proto_rawDesc), len(file_peerpb_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -5,7 +5,7 @@
 // source: peerpb/peer.proto
 
 // What masters say to each other on cluster_pool_port below the rooms' own
-// services: the heartbeat on ALPN rpc, and the frames of ALPN join.
+// services: the heartbeat on ALPN rpc, and the frames of ALPN join and relay.
 
 package peerpb
 

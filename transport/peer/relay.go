@@ -1,0 +1,323 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"clustermaster/cluster/level"
+	"clustermaster/transport/peer/peerpb"
+)
+
+const (
+	// directFirst is how long a dial tries the line itself before it asks another master.
+	directFirst = 500 * time.Millisecond
+	// onwardTimeout is how long the other master tries.
+	onwardTimeout = 2 * time.Second
+	// relaysAsked is how many masters one dial asks.
+	relaysAsked = 3
+	// askedAgain is the time between two searches that found no relay.
+	askedAgain = 3 * time.Second
+	// maxRelayMessage bounds a request and a reply, in bytes; a node name has fewer than 300.
+	maxRelayMessage = 1024
+)
+
+// errNoRelay: no other master reaches the peer.
+var errNoRelay = errors.New("no other master reaches it")
+
+// reached is the outcome of one way to the peer port of a member, before TLS.
+type reached struct {
+	net.Conn
+	through string // the master that relays it, or ""
+	err     error
+}
+
+// reach connects to addr, where node listens. If the line there is cut it connects through another
+// master, which passes on bytes that it can't read: TLS is between the ends. An empty node, which
+// is not known yet, gets no such detour.
+func (p *Port) reach(ctx context.Context, node, addr string) (net.Conn, string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the slower way
+	direct := attempt(func() (net.Conn, string, error) {
+		c, err := p.cfg.Network.Dial(ctx, addr)
+		return c, "", err
+	})
+	var detour <-chan reached // nil while no other master is asked
+	// A line that was cut a moment ago may need a detour before this dial ends.
+	look := time.NewTicker(directFirst)
+	defer look.Stop()
+	var failed error // of the line
+	for {
+		select {
+		case r := <-direct:
+			if r.err == nil {
+				discard(detour)
+				return r.Conn, "", nil
+			}
+			direct, failed = nil, r.err
+		case r := <-detour:
+			if r.err == nil {
+				discard(direct)
+				return r.Conn, r.through, nil
+			}
+			detour = nil
+		case <-look.C:
+		}
+		if detour == nil && ctx.Err() == nil && p.mayDetour(node) {
+			detour = attempt(func() (net.Conn, string, error) { return p.detour(ctx, node) })
+		}
+		if direct == nil && detour == nil {
+			return nil, "", failed
+		}
+	}
+}
+
+// attempt dials in the background; its channel gets one result.
+func attempt(dial func() (net.Conn, string, error)) <-chan reached {
+	out := make(chan reached, 1)
+	go func() {
+		c, through, err := dial()
+		out <- reached{c, through, err}
+	}()
+	return out
+}
+
+// discard closes what an attempt that lost still brings.
+func discard(slower <-chan reached) {
+	if slower == nil {
+		return
+	}
+	go func() {
+		if r := <-slower; r.err == nil {
+			r.Close()
+		}
+	}()
+}
+
+// mayDetour reports whether another master may be asked for node now: its line does not work, or
+// did not when it was last tried.
+func (p *Port) mayDetour(node string) bool {
+	if p.cfg.Level != nil && p.cfg.Level() < level.OfPort(protoRelay) {
+		return false
+	}
+	p.mu.Lock()
+	l := p.links[node]
+	p.mu.Unlock()
+	if l == nil || l.self {
+		return false
+	}
+	l.mu.Lock()
+	due := !time.Now().Before(l.askAgain)
+	l.mu.Unlock()
+	return due && (!l.up() || p.conns.through(node) != "")
+}
+
+// detour connects to node through another master.
+func (p *Port) detour(ctx context.Context, node string) (net.Conn, string, error) {
+	err := errNoRelay
+	for _, by := range p.relays(node) {
+		c, why := p.tunnel(ctx, by, node)
+		if why == nil {
+			return c, by, nil
+		}
+		err = fmt.Errorf("through %s: %w", by, why)
+	}
+	p.mu.Lock()
+	l := p.links[node]
+	p.mu.Unlock()
+	if l != nil && ctx.Err() == nil {
+		l.mu.Lock()
+		l.askAgain = time.Now().Add(askedAgain)
+		l.mu.Unlock()
+	}
+	return nil, "", err
+}
+
+// relays lists masters that are reached without a detour, in a random order so that they share the
+// load.
+func (p *Port) relays(node string) []string {
+	p.mu.Lock()
+	var out []string
+	for name, l := range p.links {
+		if name != node && !l.self && l.up() {
+			out = append(out, name)
+		}
+	}
+	p.mu.Unlock()
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	var direct []string
+	for _, name := range out {
+		if len(direct) < relaysAsked && p.conns.through(name) == "" {
+			direct = append(direct, name)
+		}
+	}
+	return direct
+}
+
+// tunnel asks the master by to connect this one to node.
+func (p *Port) tunnel(ctx context.Context, by, node string) (*conn, error) {
+	addr, ok := p.cfg.Pins.AddrOf(by)
+	if !ok {
+		return nil, ErrUnknownPeer
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*onwardTimeout)
+	defer cancel()
+	raw, err := p.cfg.Network.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	c, err := p.shakeHands(ctx, raw, "", by, protoRelay)
+	if err != nil {
+		return nil, err
+	}
+	ended := context.AfterFunc(ctx, c.kill)
+	var reply peerpb.RelayReply
+	err = writeMessage(c, &peerpb.RelayRequest{Node: node})
+	if err == nil {
+		err = readMessage(c, maxRelayMessage, &reply)
+	}
+	if err == nil && reply.GetRefused() != "" {
+		err = errors.New(reply.GetRefused())
+	}
+	if !ended() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		c.kill()
+		return nil, err
+	}
+	return c, nil
+}
+
+// relay serves a master whose line to another one is cut, until either of them hangs up. c has
+// proved its key and is registered.
+func (p *Port) relay(c *conn, deadline time.Time) {
+	defer c.Close()
+	err := c.SetDeadline(deadline)
+	var request peerpb.RelayRequest
+	if err == nil {
+		err = readMessage(c, maxRelayMessage, &request)
+	}
+	if err != nil {
+		p.cfg.Log.Debug("relay: no request", "peer", c.node, "err", err)
+		return
+	}
+	var reply peerpb.RelayReply
+	out, err := p.onward(c.node, request.GetNode())
+	if err != nil {
+		reply.Refused = err.Error()
+	} else {
+		defer out.Close()
+	}
+	if werr := writeMessage(c, &reply); err != nil || werr != nil {
+		return
+	}
+	if c.SetDeadline(time.Time{}) != nil {
+		return
+	}
+	if n, ok := p.quiet.allow(sourceOf(c.RemoteAddr()), "relay to "+request.GetNode(), time.Now()); ok {
+		p.cfg.Log.Info("relay to a peer begins: the line between the two is cut", "peer", c.node,
+			"to", request.GetNode(), "n", n)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(out, c) // its end is the end of the relay, whatever the reason
+		out.Close()
+	}()
+	_, _ = io.Copy(c, out)
+	c.Close()
+	<-done
+}
+
+// onward connects a relay to node. It takes no detour itself, so relays make no loops.
+func (p *Port) onward(from, node string) (net.Conn, error) {
+	addr, ok := p.cfg.Pins.AddrOf(node)
+	if !ok || node == from {
+		return nil, ErrUnknownPeer
+	}
+	if !p.Alive(node) || p.conns.through(node) != "" {
+		return nil, errors.New("it is not reached from there either")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), onwardTimeout)
+	defer cancel()
+	raw, err := p.cfg.Network.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	setUserTimeout(raw)
+	return raw, nil
+}
+
+// Through returns the master that relays this one's calls of node, or "" if none does.
+func (p *Port) Through(node string) string { return p.conns.through(node) }
+
+const (
+	// firstProbe is the time from the start of a detour to the first new try of the line itself.
+	firstProbe = 5 * time.Second
+	lastProbe  = 5 * time.Minute
+	// steady is how long a line must work before it counts as mended.
+	steady = time.Minute
+)
+
+// detours returns from the relay to the line itself when that works again. Each time the line
+// breaks soon after, the next try comes later. One goroutine uses it, the heartbeat of the link.
+type detours struct {
+	port *Port
+	link *link
+	gap  time.Duration // between tries
+	next time.Time     // of the next try; zero: there is no detour
+	back time.Time     // when the last detour ended
+}
+
+// check looks whether there is a detour, and tries the line if it is time.
+func (d *detours) check(now time.Time) {
+	through := d.port.conns.through(d.link.node)
+	switch {
+	case through == "":
+		if !d.next.IsZero() {
+			d.back, d.next = now, time.Time{}
+		}
+		return
+	case d.next.IsZero():
+		if now.Sub(d.back) < steady {
+			d.gap = min(2*d.gap, lastProbe)
+		} else {
+			d.gap = firstProbe
+		}
+		d.next = now.Add(d.gap)
+		d.port.cfg.Log.Warn("the line to a peer is cut; another master relays to it, check firewalls and "+
+			"routes between the two", "peer", d.link.node, "through", through)
+		return
+	case now.Before(d.next):
+		return
+	}
+	d.next = now.Add(d.gap)
+	d.port.spawn(func() { d.port.tryLine(d.link.node) })
+}
+
+// tryLine ends the detour to node if the line works again. Calls that are running fail, as at any
+// broken connection, and their callers repeat them.
+func (p *Port) tryLine(node string) {
+	addr, ok := p.cfg.Pins.AddrOf(node)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.cfg.HandshakeTimeout)
+	defer cancel()
+	raw, err := p.cfg.Network.Dial(ctx, addr)
+	if err != nil {
+		return
+	}
+	c, err := p.shakeHands(ctx, raw, "", node, protoRPC)
+	if err != nil {
+		return
+	}
+	c.Close()
+	p.cfg.Log.Info("the line to a peer works again; its relay ends", "peer", node)
+	p.conns.kill(node, "line", func(c *conn) bool { return c.dialled && c.via != "" })
+}
