@@ -50,7 +50,6 @@ const (
 	Field   Kind = "field"   // of a command or record: Name is Type.tag
 	RPC     Kind = "rpc"     // between peers: Name is the full method
 	Format  Kind = "format"  // on disk: Number is its version
-	Port    Kind = "port"    // protocol of the peer port: Name is its ALPN
 )
 
 // Entry is one thing that masters write.
@@ -69,7 +68,6 @@ var (
 	records  = byNumber(Record)
 	fields   = byName(Field)
 	rpcs     = byName(RPC)
-	ports    = byName(Port)
 )
 
 func byNumber(kind Kind) map[uint8]int {
@@ -105,9 +103,6 @@ func OfField(typ, tag string) int { return fields[typ+"."+tag] }
 // OfRPC is the level of a method between peers, like /clustermaster.cluster.Cluster/Propose; 0 if
 // the table has none of this name.
 func OfRPC(method string) int { return rpcs[method] }
-
-// OfPort is the level of a protocol of the peer port; 0 if the table has none of this name.
-func OfPort(protocol string) int { return ports[protocol] }
 
 // FormatAt is the newest version of a format on disk that may be written at a level; 0 if there is
 // none of this name.

@@ -124,5 +124,6 @@ var table = append([]Entry{
 	{Format, "outbox", 1, 2}, // keys and items of what waits for returners
 	{Field, "clustermaster.cluster.StatusReply.extensions", 0, 2},
 	{Field, "clustermaster.ringstore.v1.Group.fresh", 0, 2}, // 0.1.0 drops what has expired
-	{Port, "relay", 0, 2},
+	{Field, "clustermaster.peer.RelayRequest.node", 0, 2},
+	{Field, "clustermaster.peer.RelayReply.refused", 0, 2},
 }, later...)

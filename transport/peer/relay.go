@@ -26,6 +26,9 @@ const (
 	maxRelayMessage = 1024
 )
 
+// relayLevel is the level of a cluster whose members all know relays.
+var relayLevel = level.OfField("clustermaster.peer.RelayRequest", "node")
+
 // errNoRelay: no other master reaches the peer.
 var errNoRelay = errors.New("no other master reaches it")
 
@@ -101,7 +104,7 @@ func discard(slower <-chan reached) {
 // mayDetour reports whether another master may be asked for node now: its line does not work, or
 // did not when it was last tried.
 func (p *Port) mayDetour(node string) bool {
-	if p.cfg.Level != nil && p.cfg.Level() < level.OfPort(protoRelay) {
+	if p.cfg.Level != nil && p.cfg.Level() < relayLevel {
 		return false
 	}
 	p.mu.Lock()

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"clustermaster/cluster/level"
 	"clustermaster/transport/peer/peerpb"
 )
 
@@ -308,7 +307,7 @@ func TestRemovedMemberIsNotRelayedIn(t *testing.T) {
 func TestNoRelayBelowItsLevel(t *testing.T) {
 	t.Parallel()
 	var at atomic.Int64
-	at.Store(int64(level.OfPort(protoRelay)) - 1)
+	at.Store(int64(relayLevel) - 1)
 	_, net, ms := newLineMasters(t, 3, func(c *Config) { c.Level = func() int { return int(at.Load()) } })
 	a, b, c := ms[0], ms[1], ms[2]
 	dials := net.dialled(a, c)
