@@ -80,6 +80,7 @@ var pageTrials = map[string]map[string]trial{
 			"systemctl start salt-master'": tried("test/e2e/migrate_test.go", `tool("rollback"`),
 	},
 	"monitoring": {
+		"salt-run cluster.health":      runs(asIs),
 		"clustermaster status":         runs(asIs),
 		"systemctl status salt-master": unavailable("systemd as the first process"),
 		"systemctl edit salt-master":   unavailable("systemd as the first process"),
