@@ -69,9 +69,23 @@ func (l *load) listen(i *instance) {
 // inARow is how many events of each master all masters must hear at the end, without a gap.
 const inARow = 20
 
-// allHear waits until every master has heard so many events of every master.
+// allHear waits until every master has heard so many events of every master. The end of a detour
+// through another master breaks streams, so it comes first, and these get time to be opened again.
 func (l *load) allHear() error {
 	running := l.w.running()
+	if err := l.w.until(6*time.Minute, func() error {
+		for _, i := range running {
+			for _, o := range running {
+				if by := i.port.Through(o.node.Self().Node); by != "" {
+					return fmt.Errorf("%s still reaches %s through %s", i.m.id, o.m.id, by)
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	time.Sleep(2 * time.Second)
 	l.hearAnew(running, true)
 	defer l.hearAnew(running, false)
 	return l.w.until(15*time.Second, func() error {
