@@ -36,6 +36,19 @@ func (p *Port) dialNode(ctx context.Context, node, proto string) (*conn, error) 
 	return p.shakeHands(ctx, raw, via, node, proto)
 }
 
+// dialLine is dialNode without a detour, within ctx.
+func (p *Port) dialLine(ctx context.Context, node, proto string) (*conn, error) {
+	addr, ok := p.cfg.Pins.AddrOf(node)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", node, ErrUnknownPeer)
+	}
+	raw, err := p.cfg.Network.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	return p.shakeHands(ctx, raw, "", node, proto)
+}
+
 // dialAddr connects to the member whose record names addr.
 func (p *Port) dialAddr(ctx context.Context, addr, proto string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)

@@ -56,10 +56,7 @@ func (p *Port) Alive(node string) bool {
 
 // sawPeer tells the link of a member that the member dialled us.
 func (p *Port) sawPeer(node string) {
-	p.mu.Lock()
-	l := p.links[node]
-	p.mu.Unlock()
-	if l != nil {
+	if l := p.linkOf(node); l != nil {
 		notify(l.seen)
 	}
 }
@@ -94,9 +91,7 @@ func (p *Port) DisownedAt(node string) time.Time {
 
 // noteDisowned notes that a member refused our key.
 func (p *Port) noteDisowned(node string) {
-	p.mu.Lock()
-	l := p.links[node]
-	p.mu.Unlock()
+	l := p.linkOf(node)
 	if l == nil {
 		return
 	}

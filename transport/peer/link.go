@@ -91,6 +91,13 @@ func (p *Port) linkTo(node string) (*link, error) {
 	return l, nil
 }
 
+// linkOf returns the link to a member, or nil if there is none yet.
+func (p *Port) linkOf(node string) *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.links[node]
+}
+
 // notify puts a value into a channel with room for one.
 func notify(ch chan<- struct{}) {
 	select {

@@ -107,9 +107,7 @@ func (p *Port) mayDetour(node string) bool {
 	if p.cfg.Level != nil && p.cfg.Level() < relayLevel {
 		return false
 	}
-	p.mu.Lock()
-	l := p.links[node]
-	p.mu.Unlock()
+	l := p.linkOf(node)
 	if l == nil || l.self {
 		return false
 	}
@@ -129,10 +127,7 @@ func (p *Port) detour(ctx context.Context, node string) (net.Conn, string, error
 		}
 		err = fmt.Errorf("through %s: %w", by, why)
 	}
-	p.mu.Lock()
-	l := p.links[node]
-	p.mu.Unlock()
-	if l != nil && ctx.Err() == nil {
+	if l := p.linkOf(node); l != nil && ctx.Err() == nil {
 		l.mu.Lock()
 		l.askAgain = time.Now().Add(askedAgain)
 		l.mu.Unlock()
@@ -163,17 +158,9 @@ func (p *Port) relays(node string) []string {
 
 // tunnel asks the master by to connect this one to node.
 func (p *Port) tunnel(ctx context.Context, by, node string) (*conn, error) {
-	addr, ok := p.cfg.Pins.AddrOf(by)
-	if !ok {
-		return nil, ErrUnknownPeer
-	}
 	ctx, cancel := context.WithTimeout(ctx, 2*onwardTimeout)
 	defer cancel()
-	raw, err := p.cfg.Network.Dial(ctx, addr)
-	if err != nil {
-		return nil, err
-	}
-	c, err := p.shakeHands(ctx, raw, "", by, protoRelay)
+	c, err := p.dialLine(ctx, by, protoRelay)
 	if err != nil {
 		return nil, err
 	}
@@ -306,17 +293,9 @@ func (d *detours) check(now time.Time) {
 // tryLine ends the detour to node if the line works again. Calls that are running fail, as at any
 // broken connection, and their callers repeat them.
 func (p *Port) tryLine(node string) {
-	addr, ok := p.cfg.Pins.AddrOf(node)
-	if !ok {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.cfg.HandshakeTimeout)
 	defer cancel()
-	raw, err := p.cfg.Network.Dial(ctx, addr)
-	if err != nil {
-		return
-	}
-	c, err := p.shakeHands(ctx, raw, "", node, protoRPC)
+	c, err := p.dialLine(ctx, node, protoRPC)
 	if err != nil {
 		return
 	}
