@@ -1,7 +1,6 @@
 package ringstore
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -108,45 +107,6 @@ func TestTombstonesGoAndNothingComesBack(t *testing.T) {
 			}
 			return nil
 		})
-	}
-}
-
-func TestHintsForAMasterThatStaysAwayAreDropped(t *testing.T) {
-	t.Parallel()
-	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
-	k.settled()
-	k.node("m3/c").kill()
-	for i := range 20 {
-		if err := k.store("m1/a").Put(ctx, Key{Space: SpaceMinions, Place: fmt.Sprint("web", i),
-			Name: "grains"},
-			[]byte("x"), time.Time{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	k.now.add(71 * time.Hour)
-	if err := k.store("m1/a").handOver(ctx, "m3/c"); err != nil {
-		t.Fatal(err)
-	}
-	if hints, _ := k.store("m1/a").disk.OwedTotals(); hints != 20 {
-		t.Fatalf("%d hints", hints)
-	}
-	k.now.add(2 * time.Hour)
-	eventually(t, "hints dropped", func() error {
-		if hints, _ := k.store("m1/a").disk.OwedTotals(); hints != 0 ||
-			stored(t, k.store("m1/a"), kindHint) != 0 {
-			return errors.New("still there")
-		}
-		return nil
-	})
-	// And comparing copies fills it all the same.
-	k.start("m3/c")
-	k.settled()
-	for i := range 20 {
-		if !k.node("m3/c").holds(Key{Space: SpaceMinions, Place: fmt.Sprint("web", i),
-			Name: "grains"}) {
-			t.Fatalf("record %d is missing", i)
-		}
 	}
 }
 

@@ -11,14 +11,29 @@ import (
 	"clustermaster/store/ringstore/remote"
 )
 
+// strikeEvery is how often hints of absent owners are searched for expired records. Elsewhere they
+// end when they are handed over.
+const strikeEvery = time.Hour
+
 // handOverLoop gives returning owners the records that are held for them.
 func (s *Store) handOverLoop(ctx context.Context) {
 	tick := time.NewTicker(s.opts.Tick)
 	defer tick.Stop()
+	struck := s.opts.Now()
 	for {
+		now := s.opts.Now()
+		strike := now.Sub(struck) >= strikeEvery
+		if strike {
+			struck = now
+		}
 		for _, node := range s.disk.OwingNodes() {
 			if err := s.handOver(ctx, node); err != nil && ctx.Err() == nil {
 				s.log.Debug("hints not handed over; trying again", "node", node, "err", err)
+			}
+			if strike {
+				if err := s.strikeGone(ctx, node); err != nil && ctx.Err() == nil {
+					s.log.Debug("hints of expired records stay; trying again", "node", node, "err", err)
+				}
 			}
 		}
 		select {
@@ -31,36 +46,33 @@ func (s *Store) handOverLoop(ctx context.Context) {
 	}
 }
 
-// handOver gives node all its hints if it is alive. Hints of a master that left the cluster go to
-// the present owners. Hints of a master that has been away longer than tombstones are kept are
-// dropped: it will compare copies and be filled anew.
+// handOver gives node all its hints if it is alive. Hints of a master that has left the ring go to
+// the present owners. Until one or the other they stay, however long that takes: they may be the
+// copies of a write quorum.
 func (s *Store) handOver(ctx context.Context, node string) error {
 	if !s.opts.ClockJudged() {
 		return nil // hints could be struck that only seem to have expired
 	}
+	if s.stale.Load() {
+		return nil // the held records may have been deleted since
+	}
+	v, err := s.current(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(s.others(), node) || v.Settled() && !v.Latest().Has(node) {
+		return s.redistribute(ctx, node)
+	}
 	if !s.alive(node) {
-		if !slices.Contains(s.others(), node) {
-			return s.redistribute(ctx, node)
-		}
-		since, err := s.disk.OwedSince(node)
-		if err != nil || since.IsZero() || s.opts.Now().Sub(since) < s.opts.TombstoneFor {
-			return err
-		}
-		return s.forgetHints(ctx, node)
+		return nil
 	}
 	if status, _, _ := s.heard.statusOf(node); status.GetRefuses() != "" {
 		return nil // it would refuse them
 	}
-	if s.stale.Load() {
-		return nil // the held records may have been deleted since
-	}
 	for s.alive(node) {
-		hints, err := s.disk.Hints(node, remote.MessageBytes)
-		if err != nil {
+		hints, err := s.disk.Hints(node, nil, remote.MessageBytes)
+		if err != nil || len(hints) == 0 {
 			return err
-		}
-		if len(hints) == 0 {
-			return s.disk.Paid(ctx, node)
 		}
 		var changes []disk.Change
 		for i := range hints {
@@ -85,43 +97,58 @@ func (s *Store) handOver(ctx context.Context, node string) error {
 	return nil
 }
 
-// forgetHints drops all hints for node by range.
-func (s *Store) forgetHints(ctx context.Context, node string) error {
-	n, err := s.disk.ForgetHints(ctx, node)
-	if err != nil {
-		return fmt.Errorf("forget hints for %s: %w", node, err)
-	}
-	s.met.hintsOld.Inc()
-	s.log.Warn("dropped hints for a master that is away too long; it gets all records again when it is back",
-		"node", node, "n", n)
-	return nil
-}
-
-// redistribute gives the records held for a master that left the cluster to the present owners.
+// redistribute gives the records held for a master that left the ring to the present owners.
 func (s *Store) redistribute(ctx context.Context, node string) error {
 	for {
-		hints, err := s.disk.Hints(node, remote.MessageBytes)
-		if err != nil {
+		hints, err := s.disk.Hints(node, nil, remote.MessageBytes)
+		if err != nil || len(hints) == 0 {
 			return err
 		}
-		if len(hints) == 0 {
-			return s.disk.Paid(ctx, node)
-		}
+		var held []Record
 		for i := range hints {
-			if hints[i].Gone || !hints[i].Copy {
-				continue // a debt for an own record, which ring changes copy
+			if !hints[i].Gone && hints[i].Copy { // else a debt for an own record, which ring changes copy
+				held = append(held, hints[i].Record)
+			}
+		}
+		for from := 0; from < len(held); {
+			to := from + 1 // hints come in the order of spaces and partitions
+			for to < len(held) && held[to].Partition == held[from].Partition {
+				to++
 			}
 			v, err := s.current(ctx)
 			if err != nil {
 				return err
 			}
-			_, stale, err := s.replicate(ctx, v, hints[i].Record.Partition,
-				[]Record{hints[i].Record}, false)
+			_, stale, err := s.replicate(ctx, v, held[from].Partition, held[from:to], false)
 			if err != nil || stale != 0 {
 				return errors.Join(err, errStale)
 			}
+			from = to
 		}
 		if err := s.disk.Strike(ctx, node, hints); err != nil {
+			return err
+		}
+		s.met.handedOver.Add(float64(len(held)))
+	}
+}
+
+// strikeGone removes the hints for node whose records have expired or were removed.
+func (s *Store) strikeGone(ctx context.Context, node string) error {
+	if !s.opts.ClockJudged() {
+		return nil
+	}
+	var last *disk.Hint
+	for {
+		hints, err := s.disk.Hints(node, last, remote.MessageBytes)
+		if err != nil || len(hints) == 0 {
+			return err
+		}
+		last = &hints[len(hints)-1]
+		gone := slices.DeleteFunc(slices.Clone(hints), func(h disk.Hint) bool { return !h.Gone })
+		if len(gone) == 0 {
+			continue
+		}
+		if err := s.disk.Strike(ctx, node, gone); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,6 @@ type metrics struct {
 	standIns    prometheus.Counter
 	debtsLost   prometheus.Counter
 	handedOver  prometheus.Counter
-	hintsOld    prometheus.Counter
 	repaired    *prometheus.CounterVec
 	fetched     prometheus.Counter
 	quarantined prometheus.Counter
@@ -53,11 +52,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 		}),
 		handedOver: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_ring_hints_handed_over_total",
-			Help: "Hints handed to owners that came back.",
-		}),
-		hintsOld: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "clustermaster_ring_hints_expired_total",
-			Help: "Times that all hints for a master were dropped because it was away too long.",
+			Help: "Hints handed to owners that came back, or to those after them.",
 		}),
 		repaired: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clustermaster_ring_repaired_records_total",
@@ -114,7 +109,7 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
 	m.all = []prometheus.Collector{
-		m.writes, m.under, m.lanesFull, m.standIns, m.debtsLost, m.handedOver, m.hintsOld,
+		m.writes, m.under, m.lanesFull, m.standIns, m.debtsLost, m.handedOver,
 		m.repaired, m.fetched, m.quarantined, m.scrubbed, m.mended,
 		m.asked, m.askSeconds, m.dropped, m.stale, m.refused, m.syncSeconds, m.groupTasks,
 		gauge("clustermaster_ring_refilling",

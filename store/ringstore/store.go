@@ -41,7 +41,7 @@ type Options struct {
 	// width of the buckets in which expired records are dropped; default 1 h, best
 	// keep_jobs_seconds/24
 	BucketWidth  time.Duration
-	TombstoneFor time.Duration // ring_tombstone_seconds; default 72 h; also bounds hints
+	TombstoneFor time.Duration // ring_tombstone_seconds; default 72 h
 	WriteTimeout time.Duration // of one RPC that writes; default 5 s
 	// of one read, and the longest silence within a list or scan; default 10 s
 	ReadTimeout  time.Duration

@@ -63,8 +63,7 @@ type ack struct {
 
 // excused reports that a write may be lost all the same: it was accepted while most owners were out
 // of reach, and then its only copy was lost with a disk, or the run keeps masters away for longer
-// than deletions are remembered. Copies owed to such a master are dropped, and it begins anew
-// itself (see the ring store's design).
+// than deletions are remembered. Such a master begins anew (see the ring store's design).
 func (a ack) excused() bool {
 	return a.by != nil && a.thin && (a.by.w.forgetful() || a.by.w.losses.since(a.at))
 }
@@ -93,20 +92,20 @@ func (i *instance) alone() bool {
 
 // writes is on for a write of a place to the ring store. Most owners may know a newer ring, be in
 // contact and refuse the old one. Then it must not acknowledge the write, unless contact was lost
-// for a moment: without it the store goes on below the write quorum, and counts that.
+// for a moment: without it the store goes on below the write quorum, or with stand-ins that don't
+// know the newer ring yet, and counts both. A store that was replaced meanwhile names no ring.
 func (m *master) writes(place string, f func(context.Context, *instance) error) (a ack, err error) {
 	err = m.on(func(ctx context.Context, i *instance) error {
 		alone, ring := i.alone(), i.node.Ring()
-		left, below := i.leftBy(ring, place), 0.0
+		left, known, around := i.leftBy(ring, place), i.epoch(), 0.0
 		if left > 0 {
-			below = i.belowQuorum()
+			around = i.aroundOwners()
 		}
 		err := f(ctx, i)
 		a = ack{by: m, at: time.Now(), thin: alone || i.alone()}
 		if left = min(left, i.leftBy(ring, place)); err == nil && left > 0 &&
 			min(3, len(ring.Members()))-left < ring.WriteQuorum() &&
-			max(i.node.Ring().Epoch(), i.store.Info().Epoch) == ring.Epoch() &&
-			i.belowQuorum() == below {
+			max(known, i.epoch()) == ring.Epoch() && i.aroundOwners() == around {
 			m.w.fault("%s acknowledged a write of %s by ring %d, which %d owners had left for a newer one",
 				m.id, place, ring.Epoch(), left)
 		}
@@ -115,18 +114,28 @@ func (m *master) writes(place string, f func(context.Context, *instance) error) 
 	return a, err
 }
 
-// belowQuorum counts the writes that the store acknowledged below the write quorum.
-func (i *instance) belowQuorum() float64 {
+// epoch is that of the newest ring that the node or its store knows.
+func (i *instance) epoch() uint64 { return max(i.node.Ring().Epoch(), i.store.Info().Epoch) }
+
+// aroundOwners counts the copies that the store gave to stand-ins, and the writes that it
+// acknowledged below the write quorum.
+func (i *instance) aroundOwners() (n float64) {
 	families, err := i.counts.Gather()
 	if err != nil {
 		panic(err)
 	}
+	found := 0
 	for _, f := range families {
-		if f.GetName() == "clustermaster_ring_under_replicated_writes_total" {
-			return f.GetMetric()[0].GetCounter().GetValue()
+		switch f.GetName() {
+		case "clustermaster_ring_under_replicated_writes_total", "clustermaster_ring_stand_ins_total":
+			n += f.GetMetric()[0].GetCounter().GetValue()
+			found++
 		}
 	}
-	panic("the ring store does not count writes below the quorum")
+	if found != 2 {
+		panic("the ring store does not count stand-ins and writes below the quorum")
+	}
+	return n
 }
 
 // leftBy counts the owners of a place in a ring that are in contact and whose disks refuse writes

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -104,9 +103,8 @@ type group struct {
 	after   []func()          // run once the batch is visible
 	waits   bool
 
-	dropsHints bool // the batch removes hints by range: later hints must go into another group
-	tallied    bool // the batch writes all digests
-	closed     bool // the batch removes records by range: later writes must go into another group
+	tallied bool // the batch writes all digests
+	closed  bool // the batch removes records by range: later writes must go into another group
 }
 
 func startCommitter(d *Store, floor uint64, kept bool) *committer {
@@ -258,7 +256,7 @@ func (k *committer) collect(first *Write) *group {
 		g.tasks = append(g.tasks, t)
 		bytes += t.size()
 		t.Err = k.add(g, t)
-		if g.closed || g.dropsHints || len(g.tasks) >= MaxGroup || bytes >= groupBytes {
+		if g.closed || len(g.tasks) >= MaxGroup || bytes >= groupBytes {
 			break
 		}
 		select {
@@ -567,14 +565,5 @@ func (k *committer) owe(g *group, node string, c *Change, copy []byte) error {
 	g.overlay[string(key)] = value
 	g.hints = append(g.hints, hintDelta{node: node, partition: c.Record.Partition, old: old,
 		new: value})
-	if !k.owed.has(node) {
-		since := binary.BigEndian.AppendUint64(nil, uint64(k.disk.now().Unix()))
-		if _, done := g.overlay[string(sinceKey(node))]; !done {
-			if err := g.batch.Set(sinceKey(node), since, nil); err != nil {
-				return fmt.Errorf("note a debt: %w", err)
-			}
-			g.overlay[string(sinceKey(node))] = since
-		}
-	}
 	return nil
 }

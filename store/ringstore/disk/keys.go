@@ -11,14 +11,13 @@ import (
 //
 //	d  bucket(8) space(1) partition(2) len(place)(2) place name   a record
 //	h  len(node)(2) node space(1) partition(2) len(place)(2) place name   a copy owed to node
-//	o  node   since when something is owed to node
+//	o  node   since when something is owed to node: kept by releases before 0.2, not read
 //	t  bucket(8) record key   a tombstone to be removed when the bucket ends
 //	c  bucket(8) space(1) partition(2)   the digest of the records in a cell
 //	m  name   what the store knows of itself
 const (
 	kindRecord = 'd'
 	kindHint   = 'h'
-	kindSince  = 'o'
 	kindTomb   = 't'
 	kindMeta   = 'm'
 	kindTally  = 'c'
@@ -109,8 +108,6 @@ func parseHintKey(b []byte) (node string, k Key, partition int, err error) {
 	k, partition, err = parseTail(b[3+n:])
 	return string(b[3 : 3+n]), k, partition, err
 }
-
-func sinceKey(node string) []byte { return append([]byte{kindSince}, node...) }
 
 func tombKey(bucket uint64, recordKey []byte) []byte {
 	b := binary.BigEndian.AppendUint64([]byte{kindTomb}, bucket)

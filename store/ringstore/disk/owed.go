@@ -3,12 +3,10 @@ package disk
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -69,12 +67,6 @@ func (o *owed) reset() {
 	o.under = 0
 }
 
-func (o *owed) has(node string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.nodes[node] > 0
-}
-
 // pending returns how many hints wait for each node.
 func (o *owed) pending() map[string]int {
 	o.mu.Lock()
@@ -132,18 +124,6 @@ func loadOwed(d *Store) (*owed, error) {
 	return o, nil
 }
 
-// OwedSince returns when the first of the hints for node was noted, or the zero time without hints.
-func (d *Store) OwedSince(node string) (time.Time, error) {
-	v, err := d.value(sinceKey(node))
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read debts to %s: %w", node, err)
-	}
-	if len(v) != 8 {
-		return time.Time{}, nil
-	}
-	return time.Unix(int64(binary.BigEndian.Uint64(v)), 0).UTC(), nil
-}
-
 // Hint is one record to hand over to an owner that was away.
 type Hint struct {
 	Record Record
@@ -155,15 +135,20 @@ type Hint struct {
 	partition  int
 }
 
-// Hints returns up to limit bytes of the hints for node, with their records.
-func (d *Store) Hints(node string, limit int) ([]Hint, error) {
+// Hints returns up to limit bytes of the hints for node that come after another one (nil: from the
+// first on), with their records.
+func (d *Store) Hints(node string, last *Hint, limit int) ([]Hint, error) {
 	db, done, err := d.use()
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	prefix := hintPrefix(node)
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	from := prefix
+	if last != nil {
+		from = append(slices.Clone(last.key), 0)
+	}
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: after(prefix)})
 	if err != nil {
 		return nil, fmt.Errorf("read hints: %w", err)
 	}
@@ -183,7 +168,7 @@ func (d *Store) Hints(node string, limit int) ([]Hint, error) {
 			partition: partition}
 		if h.Copy = len(v) > 0 && v[0]&hintCopy != 0; h.Copy {
 			h.Record, err = decodeValue(h.value[1:], k, partition)
-			h.Gone = err == nil && h.Record.Over(d.now())
+			h.Gone = err == nil && h.Record.Expired(d.now()) // a late tombstone still deletes
 		} else {
 			var found bool
 			h.Record, found, err = d.Get(k, partition)
@@ -377,50 +362,4 @@ func (d *Store) Strike(ctx context.Context, node string, hints []Hint) error {
 		return nil
 	}
 	return d.Commit(ctx, t)
-}
-
-// Paid removes the note of the time since which a node is owed records, if none are owed now.
-func (d *Store) Paid(ctx context.Context, node string) error {
-	return d.Commit(ctx, &Write{run: func(b *pebble.Batch, g *group) error {
-		if d.owed.has(node) || g.overlay[string(sinceKey(node))] != nil {
-			return nil // new ones were written in between
-		}
-		return b.Delete(sinceKey(node), nil)
-	}})
-}
-
-// ForgetHints drops all hints for node by range, and returns their number. It returns ErrBusy while
-// new ones are being written.
-func (d *Store) ForgetHints(ctx context.Context, node string) (int, error) {
-	return commitValue(ctx, d, func(b *pebble.Batch, g *group) (int, error) {
-		if len(g.hints) > 0 {
-			return 0, ErrBusy // hints in this group are not on disk yet; the next round removes them
-		}
-		prefix := hintPrefix(node)
-		it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: prefix,
-			UpperBound: after(prefix)})
-		if err != nil {
-			return 0, err
-		}
-		defer it.Close()
-		forgotten := 0
-		for ok := it.First(); ok; ok = it.Next() {
-			_, _, partition, err := parseHintKey(it.Key())
-			if err != nil {
-				return 0, err
-			}
-			v, err := it.ValueAndErr()
-			if err != nil {
-				return 0, err
-			}
-			g.hints = append(g.hints, hintDelta{node: node, partition: partition,
-				old: append([]byte(nil), v[:min(1, len(v))]...)})
-			forgotten++
-		}
-		if err := it.Error(); err != nil {
-			return 0, err
-		}
-		g.dropsHints = true
-		return forgotten, errors.Join(b.DeleteRange(prefix, after(prefix), nil), b.Delete(sinceKey(node), nil))
-	})
 }

@@ -26,8 +26,6 @@ var (
 	ErrCorrupt  = errors.New("record on disk does not decode")
 	// ErrAside fails reads while a damaged store is being replaced.
 	ErrAside = errors.New("the ring store was damaged and is being replaced")
-	// ErrBusy asks the caller to retry: the hints that it wants to remove are being written.
-	ErrBusy = errors.New("hints are being written")
 	// ErrExpired refuses a new record whose time is over.
 	ErrExpired = errors.New("the record has expired already; compare the masters' clocks")
 )
