@@ -84,8 +84,8 @@ func (i *instance) near(nodes []string) (n int) {
 }
 
 // alone reports whether this instance can't reach two masters, or too few of a ring for its write
-// quorum: a silent master leaves the ring, and two that are left need each other. The store may know
-// a newer ring than the node, which hears of it from the leader; then nobody can tell here.
+// quorum: a silent master leaves the ring, and two that are left need each other. The store may
+// know a newer ring than the node, which hears of it from the leader; then nobody can tell here.
 func (i *instance) alone() bool {
 	ring := i.node.Ring()
 	return i.away() >= 2 || i.near(ring.Members()) < ring.WriteQuorum() || i.epoch() > ring.Epoch()
