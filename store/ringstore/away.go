@@ -80,7 +80,7 @@ func (s *Store) mayForget() (gone []string, ok bool) {
 	}
 	hints, _ := s.disk.OwedTotals()
 	v := s.view.Load()
-	if 2*(alive+1) <= len(others)+1 || s.isBehind() || hints > 0 || v == nil || !v.Settled() {
+	if !isMajority(alive, others) || s.isBehind() || hints > 0 || v == nil || !v.Settled() {
 		return nil, false
 	}
 	return s.heard.longAway(others, s.peers.Alive, s.opts.Now(), s.opts.TombstoneFor)

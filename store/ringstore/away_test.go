@@ -179,6 +179,49 @@ func TestDeletedStaysDeletedWhereItWasMissed(t *testing.T) {
 	}
 }
 
+// A master that was cut off does not take the others' absence from that time: who came back
+// meanwhile would begin anew for nothing.
+func TestOwnAbsenceIsNoAbsenceOfOthers(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+	k.opts.TombstoneFor = 72 * time.Hour
+	k.begin("a", "b", "c")
+	k.settled()
+	a, c := k.node("a"), k.node("c")
+	c.kill()
+	k.notices("a", "c")
+	k.pass(40 * time.Hour)
+	k.isolate("a", true)
+	k.notices("a", "b")
+	k.start("c")
+	k.now.add(40 * time.Hour)
+	away := func() time.Duration {
+		a.store.heard.mu.Lock()
+		defer a.store.heard.mu.Unlock()
+		return k.now.Now().Sub(a.store.heard.peers["c"].lost)
+	}
+	eventually(t, "a has looked since", func() error {
+		if d := away(); d > time.Hour {
+			return fmt.Errorf("c counts as away for %v", d)
+		}
+		return nil
+	})
+	k.mu.Lock()
+	k.cut[[2]string{"a", "b"}], k.cut[[2]string{"b", "a"}] = false, false
+	k.mu.Unlock()
+	eventually(t, "a hears b", func() error {
+		a.store.heard.mu.Lock()
+		defer a.store.heard.mu.Unlock()
+		if p := a.store.heard.peers["b"]; !p.lost.IsZero() || p.back.IsZero() || !p.at.After(p.back) {
+			return fmt.Errorf("%+v", p)
+		}
+		return nil
+	})
+	if d := away(); d > time.Hour {
+		t.Errorf("c counts as away for %v once a is back", d)
+	}
+}
+
 // pass lets time go by so slowly that the running masters note that they are in contact.
 func (k *kit) pass(d time.Duration) {
 	k.t.Helper()

@@ -23,8 +23,9 @@ type peer struct {
 	status *ringpb.StatusReply // last answer; nil without one
 	at     time.Time           // of status
 	alive  bool                // at the last check
-	lost   time.Time           // since when it has been out of contact; zero if it is alive
-	back   time.Time           // when it was found alive again
+	// since when it has been out of contact, while this master had a majority; zero if it is alive
+	lost time.Time
+	back time.Time // when it was found alive again
 	// writes may have missed one of the two masters since they last compared
 	dirty bool
 }
@@ -52,7 +53,8 @@ func (h *heard) caughtUp(alive func(string) bool) bool {
 }
 
 // look notes which masters are alive now. It returns the live ones to compare copies with, and the
-// value of missed to pass to clean afterwards.
+// value of missed to pass to clean afterwards. Without a majority, this master may be the one that
+// is out of contact: it does not count that time for the others.
 func (h *heard) look(nodes []string, alive func(string) bool, at time.Time) (dirty []string,
 	missed uint64) {
 	h.mu.Lock()
@@ -62,16 +64,23 @@ func (h *heard) look(nodes []string, alive func(string) bool, at time.Time) (dir
 			delete(h.peers, n)
 		}
 	}
+	up := map[string]bool{}
+	for _, n := range nodes {
+		if alive(n) {
+			up[n] = true
+		}
+	}
+	most := isMajority(len(up), nodes)
 	for _, n := range nodes {
 		p := h.peers[n]
 		if p == nil {
 			p = &peer{dirty: true}
 			h.peers[n] = p
 		}
-		now := alive(n)
+		now := up[n]
 		if !now {
 			p.dirty = true
-			if p.lost.IsZero() {
+			if p.lost.IsZero() || !most {
 				p.lost = at
 			}
 		} else if !p.lost.IsZero() {
@@ -84,6 +93,9 @@ func (h *heard) look(nodes []string, alive func(string) bool, at time.Time) (dir
 	}
 	return dirty, h.missed
 }
+
+// isMajority reports whether this master and so many of the others are most of the masters.
+func isMajority(up int, others []string) bool { return 2*(up+1) > len(others)+1 }
 
 // longAway returns the masters that have been out of contact for at least long. calm is false if
 // another one is out of contact too, or if one in contact owes copies, takes none, is being filled,
