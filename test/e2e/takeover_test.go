@@ -120,6 +120,23 @@ func noComplaint(t *testing.T, c *Cluster, since map[*Minion]int64) {
 	}
 }
 
+// joinedSalts waits until one of Salt's masters of 3008 belongs to their cluster and has its key.
+// The one with the lowest address founds, 5 s after its start. Any other one asks to join once, at
+// its start; if the answer is lost, it keeps a key of its own until somebody starts it again.
+func joinedSalts(t *testing.T, m *Master) {
+	t.Helper()
+	asked := StartWatch(t)
+	Eventually(t, 3*time.Minute, m.ID+" is in Salt's cluster", func() error {
+		_, err := os.Stat(filepath.Join(m.Dir, "cache", ".cluster_joined."+m.Addr))
+		if err != nil && asked.Took() > 30*time.Second {
+			m.Stop(t, 30*time.Second)
+			m.Run(t)
+			asked = StartWatch(t)
+		}
+		return err
+	})
+}
+
 // TestOursTakeOverFromSaltsCluster: two real masters in Salt's cluster mode, in 3007 with a shared
 // folder and in 3008 with a folder for each. Then two of ours take their place, with the same
 // configuration and keys.
@@ -165,6 +182,9 @@ func takeOverCluster(t *testing.T, release string, shared bool) {
 	for _, m := range c.Masters {
 		m.Run(t)
 		Eventually(t, 60*time.Second, m.ID+" answers", m.Ready)
+		if !shared {
+			joinedSalts(t, m)
+		}
 	}
 	c.AddMinions(t, "minion", quick, "3006.28", release)
 	// Their answers are not checked: through a balancer in front of two of Salt's own masters a
