@@ -72,15 +72,10 @@ var errCalm = errors.New("the masters in contact, their debts or the ring change
 //   - while a master is away, but not yet that long: it would come back and suspect nothing;
 //   - while anybody owes a copy: it may be older than the tombstone.
 func (s *Store) mayForget() (gone []string, ok bool) {
-	others, alive := s.others(), 0
-	for _, node := range others {
-		if s.peers.Alive(node) {
-			alive++
-		}
-	}
+	others := s.others()
 	hints, _ := s.disk.OwedTotals()
 	v := s.view.Load()
-	if !isMajority(alive, others) || s.isBehind() || hints > 0 || v == nil || !v.Settled() {
+	if !majority(others, s.peers.Alive) || s.isBehind() || hints > 0 || v == nil || !v.Settled() {
 		return nil, false
 	}
 	return s.heard.longAway(others, s.peers.Alive, s.opts.Now(), s.opts.TombstoneFor)

@@ -33,13 +33,7 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 		}
 	}
 	k.settled()
-	k.now.add(2 * contactEvery)
-	eventually(t, "contact is noted", func() error {
-		if b, err := k.store("c").disk.Note(contactNote); err != nil || b == nil {
-			return fmt.Errorf("%v, %v", b, err)
-		}
-		return nil
-	})
+	k.contactNoted()
 	k.node("c").kill()
 	for n := range 30 {
 		if err := k.store("a").Delete(ctx, key(n).Space, key(n).Place, key(n).Name); err != nil {
@@ -256,15 +250,7 @@ func TestAllDownForLongKeepEverything(t *testing.T) {
 		}
 	}
 	k.settled()
-	k.now.add(2 * contactEvery)
-	eventually(t, "contact is noted", func() error {
-		for _, n := range names {
-			if b, err := k.store(n).disk.Note(contactNote); err != nil || b == nil {
-				return fmt.Errorf("%v, %v", b, err)
-			}
-		}
-		return nil
-	})
+	k.contactNoted()
 	for _, n := range names {
 		k.node(n).kill()
 	}
@@ -302,13 +288,7 @@ func TestAMasterThatWasAwayTakesNothingAlone(t *testing.T) {
 		return k.store("c").Put(ctx, Key{Space: SpaceMinions, Place: place, Name: "n"}, []byte("v"),
 			time.Time{})
 	}
-	k.now.add(2 * contactEvery)
-	eventually(t, "contact is noted", func() error {
-		if b, err := k.store("c").disk.Note(contactNote); err != nil || b == nil {
-			return fmt.Errorf("%v, %v", b, err)
-		}
-		return nil
-	})
+	k.contactNoted()
 	k.isolate("c", true)
 	if err := put("soon"); err != nil {
 		t.Fatalf("cut off for a moment: %v", err)

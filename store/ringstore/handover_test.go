@@ -13,15 +13,7 @@ func held(t *testing.T, expires func(k *kit, n int) time.Time) (k *kit, keys []K
 	t.Helper()
 	k = newKit(t, "m1/a", "m2/b", "m3/c", "m4/d")
 	k.settled()
-	k.now.add(2 * contactEvery)
-	eventually(t, "contact is noted", func() error {
-		for _, n := range k.all() {
-			if b, err := n.store.disk.Note(contactNote); err != nil || b == nil {
-				return fmt.Errorf("%s: %v, %v", n.name, b, err)
-			}
-		}
-		return nil
-	})
+	k.contactNoted()
 	k.node("m4/d").kill()
 	for n := range 20 {
 		key := Key{Space: SpaceMinions, Place: fmt.Sprint("web", n), Name: "grains"}
@@ -36,7 +28,7 @@ func held(t *testing.T, expires func(k *kit, n int) time.Time) (k *kit, keys []K
 			share++
 		}
 	}
-	eventually(t, "each copy for the one that is down is held by one", func() error {
+	eventually(t, "one master holds each copy for m4/d", func() error {
 		if n := k.owed(); n != share {
 			return fmt.Errorf("%d of %d", n, share)
 		}

@@ -335,6 +335,20 @@ func (k *kit) settled() {
 	})
 }
 
+// contactNoted lets so much time pass that all nodes note on disk that they are in contact.
+func (k *kit) contactNoted() {
+	k.t.Helper()
+	k.now.add(2 * contactEvery)
+	eventually(k.t, "contact is noted", func() error {
+		for _, n := range k.all() {
+			if b, err := n.store.disk.Note(contactNote); err != nil || b == nil {
+				return fmt.Errorf("%s: %v, %v", n.name, b, err)
+			}
+		}
+		return nil
+	})
+}
+
 // holds reports whether a node's own disk has a record.
 // notices waits until a node knows that another one is away.
 func (k *kit) notices(name, away string) {

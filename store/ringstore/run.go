@@ -53,8 +53,8 @@ func (h *heard) caughtUp(alive func(string) bool) bool {
 }
 
 // look notes which masters are alive now. It returns the live ones to compare copies with, and the
-// value of missed to pass to clean afterwards. Without a majority, this master may be the one that
-// is out of contact: it does not count that time for the others.
+// value of missed to pass to clean afterwards. A master without a majority may itself be the one
+// that is cut off, so that time does not count as the others' absence.
 func (h *heard) look(nodes []string, alive func(string) bool, at time.Time) (dirty []string,
 	missed uint64) {
 	h.mu.Lock()
@@ -64,20 +64,14 @@ func (h *heard) look(nodes []string, alive func(string) bool, at time.Time) (dir
 			delete(h.peers, n)
 		}
 	}
-	up := map[string]bool{}
-	for _, n := range nodes {
-		if alive(n) {
-			up[n] = true
-		}
-	}
-	most := isMajority(len(up), nodes)
+	most := majority(nodes, alive)
 	for _, n := range nodes {
 		p := h.peers[n]
 		if p == nil {
 			p = &peer{dirty: true}
 			h.peers[n] = p
 		}
-		now := up[n]
+		now := alive(n)
 		if !now {
 			p.dirty = true
 			if p.lost.IsZero() || !most {
@@ -94,8 +88,16 @@ func (h *heard) look(nodes []string, alive func(string) bool, at time.Time) (dir
 	return dirty, h.missed
 }
 
-// isMajority reports whether this master and so many of the others are most of the masters.
-func isMajority(up int, others []string) bool { return 2*(up+1) > len(others)+1 }
+// majority reports whether this master and those of the others that are alive are most of all.
+func majority(others []string, alive func(string) bool) bool {
+	up := 1
+	for _, n := range others {
+		if alive(n) {
+			up++
+		}
+	}
+	return 2*up > len(others)+1
+}
 
 // longAway returns the masters that have been out of contact for at least long. calm is false if
 // another one is out of contact too, or if one in contact owes copies, takes none, is being filled,
