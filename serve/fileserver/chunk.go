@@ -16,7 +16,10 @@ import (
 // names the file all the same: a minion makes an empty file from it.
 func (s *Server) serveFile(ctx context.Context, load value.Map) (any, error) {
 	rawLoc, hasLoc := load.Get("loc")
-	f, ok := s.required(ctx, load)
+	f, ok, err := s.required(ctx, load)
+	if err != nil {
+		return nil, err
+	}
 	if !ok || !hasLoc {
 		return value.Map{{Key: "data", Value: ""}, {Key: "dest", Value: ""}}, nil
 	}

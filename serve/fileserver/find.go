@@ -2,6 +2,7 @@ package fileserver
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,11 +34,12 @@ func text(load value.Map, key string) (string, bool) {
 }
 
 // find looks a path up in an environment; both may be changed by a query in the path
-// ("x?saltenv=dev"). Absent files, and all that may not be served, are not found.
-func (s *Server) find(ctx context.Context, path, env string) (found, bool) {
+// ("x?saltenv=dev"). Absent files, and all that may not be served, are not found. A back end that
+// fails is an error: it may have the file, and another one's must not take its place.
+func (s *Server) find(ctx context.Context, path, env string) (found, bool, error) {
 	if path == "" || len(path) > maxPath || filepath.IsAbs(path) || strings.Contains(path, "../") ||
 		strings.ContainsRune(path, 0) {
-		return found{}, false
+		return found{}, false, nil
 	}
 	index := ""
 	if escaped, ok := strings.CutPrefix(path, "|"); ok {
@@ -56,24 +58,24 @@ func (s *Server) find(ctx context.Context, path, env string) (found, bool) {
 	}
 	path = filepath.Clean(path)
 	if filepath.IsAbs(path) || path == ".." || strings.HasPrefix(path, "../") {
-		return found{}, false
+		return found{}, false, nil
 	}
 	for _, b := range s.order {
 		if b.Name() == Roots {
 			if f, ok := s.inRoots(path, env, index); ok {
-				return f, true
+				return f, true, nil
 			}
 			continue
 		}
 		f, ok, err := b.Find(ctx, path, env)
 		if err != nil {
-			s.log.Warn("a back end can't look up a file", "backend", b.Name(), "env", env, "path",
-				path, "err", err)
-		} else if ok {
-			return found{path: f.Path(), rel: f.Rel(), other: f, back: b.Name()}, true
+			return found{}, false, fmt.Errorf("look up %s in %s of %s: %w", path, env, b.Name(), err)
+		}
+		if ok {
+			return found{path: f.Path(), rel: f.Rel(), other: f, back: b.Name()}, true, nil
 		}
 	}
-	return found{}, false
+	return found{}, false, nil
 }
 
 // inRoots looks a clean relative path up in file_roots; index chooses one root, "" all.
@@ -129,7 +131,10 @@ func inside(root, full string) bool {
 
 func (s *Server) fileFind(ctx context.Context, load value.Map) (any, error) {
 	path, _ := text(load, "path")
-	f, ok := s.find(ctx, path, saltenv(load))
+	f, ok, err := s.find(ctx, path, saltenv(load))
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
 		return value.Map{{Key: "path", Value: ""}, {Key: "rel", Value: ""}}, nil
 	}
@@ -155,11 +160,11 @@ func saltenv(load value.Map) string {
 }
 
 // required finds the file of a load that must have a path and an environment.
-func (s *Server) required(ctx context.Context, load value.Map) (found, bool) {
+func (s *Server) required(ctx context.Context, load value.Map) (found, bool, error) {
 	path, hasPath := text(load, "path")
 	env, hasEnv := text(load, "saltenv")
 	if !hasPath || !hasEnv {
-		return found{}, false
+		return found{}, false, nil
 	}
 	return s.find(ctx, path, env)
 }

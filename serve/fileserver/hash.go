@@ -109,7 +109,10 @@ func open(path string) (*os.File, fs.FileInfo, error) {
 }
 
 func (s *Server) fileHash(ctx context.Context, load value.Map) (any, error) {
-	f, ok := s.required(ctx, load)
+	f, ok, err := s.required(ctx, load)
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
 		return "", nil // exactly this: a minion takes an empty map for a file
 	}
@@ -124,7 +127,10 @@ func (s *Server) fileHash(ctx context.Context, load value.Map) (any, error) {
 }
 
 func (s *Server) hashAndStat(ctx context.Context, load value.Map) (any, error) {
-	f, ok := s.required(ctx, load)
+	f, ok, err := s.required(ctx, load)
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
 		return []any{"", nil}, nil
 	}

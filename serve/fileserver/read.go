@@ -38,9 +38,9 @@ const maxRead = 64 << 20
 // for all others.
 func (s *Server) Read(env, path string) (abs string, data []byte, found bool, err error) {
 	ctx := context.Background()
-	f, ok := s.find(ctx, path, env)
+	f, ok, err := s.find(ctx, path, env)
 	if !ok {
-		return "", nil, false, nil
+		return "", nil, false, err
 	}
 	if f.other != nil {
 		data, err = f.other.Whole(ctx, maxRead)

@@ -292,9 +292,9 @@ func TestEnvironmentStaysInside(t *testing.T) {
 		"qa": root + "/qa/f", "feature/x": root + "/feature/x/f", "..": "", "../..": "",
 		"qa/../..": "", "": "", "/": "", ".": "", "q\x00a": "", "qa/": "", anyEnv: "",
 	} {
-		f, _ := s.find(t.Context(), "f", env)
-		if f.path != want {
-			t.Errorf("environment %q serves %q, want %q", env, f.path, want)
+		f, _, err := s.find(t.Context(), "f", env)
+		if f.path != want || err != nil {
+			t.Errorf("environment %q serves %q, %v, want %q", env, f.path, err, want)
 		}
 	}
 }
@@ -509,7 +509,7 @@ func TestLoopsAndPipes(t *testing.T) {
 	if got := s.of("base").files; !slices.Equal(got, []string{"d/f", "pipe"}) {
 		t.Errorf("got %v", got)
 	}
-	if _, ok := s.find(t.Context(), "pipe", "base"); ok {
+	if _, ok, _ := s.find(t.Context(), "pipe", "base"); ok {
 		t.Error("a pipe is served")
 	}
 	if _, _, err := open(filepath.Join(root, "pipe")); err == nil {
@@ -536,7 +536,7 @@ func FuzzFind(f *testing.F) {
 		f.Add(path, env)
 	}
 	f.Fuzz(func(t *testing.T, path, env string) {
-		found, ok := s.find(t.Context(), path, env)
+		found, ok, _ := s.find(t.Context(), path, env)
 		if !ok {
 			return
 		}

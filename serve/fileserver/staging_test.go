@@ -40,7 +40,7 @@ func TestStagedContentsAreNotServed(t *testing.T) {
 			}
 		}
 	}
-	if f, ok := s.find(t.Context(), "top.sls", "base"); !ok || f.rel != "top.sls" {
+	if f, ok, _ := s.find(t.Context(), "top.sls", "base"); !ok || f.rel != "top.sls" {
 		t.Error("a file beside the staging folder is not found")
 	}
 }

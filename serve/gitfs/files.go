@@ -88,6 +88,9 @@ func (v *view) asked(b *bound, env string) bool {
 
 // target finds the target that an environment of a remote is served from.
 func (b *bound) target(ctx context.Context, env string) (target, error) {
+	if b.awaited {
+		return target{}, errAwaited
+	}
 	if t, ok := b.targets.Load(env); ok {
 		return t.(target), nil
 	}
@@ -109,7 +112,7 @@ func (b *bound) find(ctx context.Context, env string) (target, error) {
 		return target{}, nil
 	}
 	if pin, ok := b.pins[env]; ok {
-		return b.commit(ctx, pin.Commit)
+		return b.held(ctx, pin.Commit)
 	}
 	ref, ok := b.ref(env)
 	if !ok {
@@ -150,7 +153,7 @@ func (b *bound) resolve(ctx context.Context, name string) (ref string, t target,
 		}
 		for _, ref := range refs {
 			if id, ok := b.refs[ref]; ok {
-				t, err := b.commit(ctx, id)
+				t, err := b.held(ctx, id)
 				return ref, t, err
 			}
 		}
@@ -163,6 +166,12 @@ var abbreviated = regexp.MustCompile(`^[0-9a-fA-F]{4,64}$`)
 func (b *bound) commit(ctx context.Context, id string) (target, error) {
 	commit, tree, err := b.m.commitTree(ctx, id)
 	return target{commit, tree}, err
+}
+
+// held finds a commit of a ref or pin in force, which the mirror has.
+func (b *bound) held(ctx context.Context, id string) (target, error) {
+	t, err := b.commit(ctx, id)
+	return t, b.m.expected(id, err)
 }
 
 // base returns the tree of an environment's root; the zero value if there is none.
@@ -192,7 +201,7 @@ func (s *Store) Lists(ctx context.Context, env string) (lists, error) {
 	var parts []part
 	key := env
 	for _, b := range v.files {
-		if !v.asked(b, env) {
+		if !b.awaited && !v.asked(b, env) {
 			continue
 		}
 		n, err := b.base(ctx, env)
@@ -280,14 +289,13 @@ func (g *gatherer) text(ctx context.Context, m *mirror, id string) (*string, err
 	if text, ok := g.texts[id]; ok {
 		return text, nil
 	}
-	_, to, err := m.whole(ctx, id, "blob", maxLinkText)
+	to, err := m.link(ctx, id)
 	if err != nil && !errors.Is(err, errMissing) {
 		return nil, err
 	}
 	var text *string
-	if err == nil && utf8.Valid(to) {
-		text = new(string)
-		*text = string(to)
+	if err == nil && utf8.ValidString(to) {
+		text = &to
 	}
 	g.texts[id] = text
 	return text, nil
@@ -325,7 +333,8 @@ func (s *Store) Find(ctx context.Context, name, env string) (fileserver.File, bo
 	v := s.viewFor(ctx)
 	for _, b := range v.files {
 		mount := b.Mountpoint(env)
-		if mount != "" && !strings.HasPrefix(name, mount+"/") || !v.asked(b, env) {
+		if mount != "" && !strings.HasPrefix(name, mount+"/") ||
+			!b.awaited && !v.asked(b, env) {
 			continue
 		}
 		t, err := b.target(ctx, env)
@@ -440,6 +449,7 @@ func (c *content) extract(ctx context.Context) (o opened, err error) {
 	if err == nil && !isBlob {
 		err = errMissing
 	}
+	err = c.m.expected(c.node.id, err)
 	if errors.Is(err, errMissing) {
 		err = fmt.Errorf("%w: %w", fileserver.ErrAbsent, err)
 	}

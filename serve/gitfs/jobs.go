@@ -60,10 +60,14 @@ func newJobs() *jobs {
 
 // nameOf makes the name of a view of all mirrors. Masters that serve the same have the same name
 // for it.
-func nameOf(keys []string, seqs map[string]uint64, pins map[string]map[string]Pin) string {
+func nameOf(keys []string, seqs map[string]uint64, pins map[string]map[string]Pin,
+	awaited map[string]bool) string {
 	h := sha256.New()
 	for _, key := range keys {
 		fmt.Fprintf(h, "%s %d %d\n", key, seqs[key], len(pins[key]))
+		if awaited[key] {
+			fmt.Fprintln(h, "awaited")
+		}
 		for _, env := range sorted(pins[key]) {
 			fmt.Fprintf(h, "%q %s %q\n", env, pins[key][env].Commit, pins[key][env].By)
 		}

@@ -20,8 +20,25 @@ const (
 	maxTree    = 64 << 20         // bytes of one tree or commit
 )
 
-// errMissing means that a mirror does not have an object.
+// errMissing means that there is no such file, folder or commit.
 var errMissing = errors.New("no such object")
+
+// errLacks means that a mirror does not have an object. A caller who made the object's name up has
+// to expect it.
+var errLacks = fmt.Errorf("%w in the mirror", errMissing)
+
+// errLarge means that an object is larger than the caller expects.
+var errLarge = errors.New("too large")
+
+// expected makes errLacks an error of its own: the mirror names the object itself, so it is
+// damaged, and must not seem to have no such file.
+func (m *mirror) expected(id string, err error) error {
+	if errors.Is(err, errLacks) {
+		return fmt.Errorf("the mirror is damaged: it lacks object %s; remove %s and restart this master, which fetches it anew",
+			id, m.dir)
+	}
+	return err
+}
 
 // reader is one git cat-file --batch.
 type reader struct {
@@ -85,7 +102,7 @@ func (r *reader) ask(name string, use func(id, kind string, size int64,
 	}
 	if why, ok := strings.CutPrefix(head, name+" "); ok && (why == "missing\n" ||
 		why == "ambiguous\n") {
-		return true, errMissing
+		return true, errLacks
 	}
 	fields := strings.Fields(head)
 	size := int64(-1)
@@ -182,7 +199,7 @@ func (m *mirror) whole(ctx context.Context, name, kind string, most int64) (id s
 			return nil
 		}
 		if size > most {
-			return fmt.Errorf("%s %s has %d bytes, more than %d", kind, got, size, most)
+			return fmt.Errorf("%s %s is %w: %d bytes, more than %d", kind, got, errLarge, size, most)
 		}
 		id, data = got, make([]byte, size)
 		_, err := io.ReadFull(content, data)

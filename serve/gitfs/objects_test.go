@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"clustermaster/serve/fileserver"
 )
 
 // TestEntriesOfWrongKind serves a tree with entries that say "file" or "link" of commits, tags and
@@ -85,6 +87,107 @@ func TestEntriesOfWrongKind(t *testing.T) {
 	if err != nil || len(l.Files) != 16 || !slices.Equal(l.Dirs, []string{"folder"}) ||
 		len(l.Links) > 0 {
 		t.Errorf("got files %q, folders %q, links %v, %v", l.Files, l.Dirs, l.Links, err)
+	}
+}
+
+// TestDamagedMirrorIsNoAbsence removes objects of a mirror, one kind at a time: nothing below them
+// counts as not found, for then minions would remove it, and the error names the remedy.
+func TestDamagedMirrorIsNoAbsence(t *testing.T) {
+	t.Parallel()
+	for name, object := range map[string]string{
+		"commit": "HEAD", "root": "HEAD^{tree}", "folder": "HEAD:d", "link": "HEAD:d/link",
+		"file": "HEAD:d/file",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepo(t)
+			r.write(map[string]string{"d/file": "text", "d/link": "-> file", "top": "other"})
+			r.commit("one")
+			s, _ := open(t, Options{}, "file://"+r.dir)
+			s.all(t)
+			m := s.mirrors[s.keys[0]]
+			id := r.git("rev-parse", object)
+			if err := os.Remove(filepath.Join(m.dir, "objects", id[:2], id[2:])); err != nil {
+				t.Fatal(err)
+			}
+			damaged := func(what string, err error) {
+				t.Helper()
+				if err == nil || !strings.Contains(err.Error(), "it lacks object "+id+"; remove "+m.dir) ||
+					errors.Is(err, errMissing) || errors.Is(err, fileserver.ErrAbsent) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			_, _, err := s.Find(t.Context(), "d/link", "base")
+			f, found, fileErr := s.Find(t.Context(), "d/file", "base")
+			if name == "file" {
+				if err != nil || fileErr != nil || !found {
+					t.Fatal(err, fileErr, found)
+				}
+				_, err = f.Whole(t.Context(), 100)
+				damaged("the file", err)
+				return
+			}
+			damaged("the link", err)
+			if name != "link" {
+				damaged("the file", fileErr)
+			}
+			_, err = s.Lists(t.Context(), "base")
+			damaged("lists", err)
+		})
+	}
+}
+
+// TestAwaitedCommitsAreNoAbsence asks a master for files before it has anything of what the others
+// agreed to serve, and again afterwards.
+func TestAwaitedCommitsAreNoAbsence(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write(map[string]string{"f": "text"})
+	r.commit("one")
+	s, _ := open(t, Options{}, "file://"+r.dir)
+	absent := func(when string) {
+		t.Helper()
+		l, err := s.Lists(t.Context(), "base")
+		if got := s.read(t, "f", "base"); got != "(absent)" || err != nil || len(l.Files) > 0 {
+			t.Errorf("%s: %q, %v, %v", when, got, l.Files, err)
+		}
+	}
+	absent("before any fetch")
+	if err := s.with.Publish(t.Context(), s.keys[0], 1, Refs{"refs/remotes/origin/master": strings.Repeat("12", 20)},
+		nil); err != nil {
+		t.Fatal(err)
+	}
+	s.Follow()
+	if _, found, err := s.Find(t.Context(), "f", "base"); found || !errors.Is(err, errAwaited) {
+		t.Errorf("the file: %v, %v", found, err)
+	}
+	if _, err := s.Lists(t.Context(), "base"); !errors.Is(err, errAwaited) {
+		t.Errorf("the lists: %v", err)
+	}
+	s.all(t)
+	if got := s.read(t, "f", "base"); got != "text" {
+		t.Errorf("after a fetch: %q", got)
+	}
+}
+
+// TestLinkTooLong has a link with a text that is too long for one: it leads nowhere, and takes no
+// other file along.
+func TestLinkTooLong(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	r.write(map[string]string{"good": "text"})
+	r.commit("one")
+	long := r.pipe(strings.Repeat("x/", maxLinkText), "hash-object", "-w", "--stdin")
+	r.git("update-index", "--add", "--cacheinfo", "120000,"+long+",long")
+	r.git("commit", "-q", "-m", "two")
+	s, _ := open(t, Options{}, "file://"+r.dir)
+	s.all(t)
+	if got := s.read(t, "long", "base"); got != "(absent)" {
+		t.Errorf("the link serves %q", got)
+	}
+	l, err := s.Lists(t.Context(), "base")
+	if err != nil || !slices.Equal(l.Files, []string{"good", "long"}) || len(l.Links) > 0 {
+		t.Errorf("got files %q, links %v, %v", l.Files, l.Links, err)
 	}
 }
 

@@ -182,7 +182,7 @@ func (s *Store) envStatus(ctx context.Context, b *bound) ([]EnvStatus, error) {
 		} else {
 			t, err = b.target(ctx, env)
 		}
-		if err != nil && !errors.Is(err, errMissing) {
+		if err != nil && !errors.Is(err, errMissing) && !errors.Is(err, errAwaited) {
 			return nil, err
 		}
 		if t.commit == "" {

@@ -57,6 +57,9 @@ func (s *Store) Pillars(ctx context.Context, remotes []any, saltenv,
 			}
 		}
 		if errors.Is(err, errNoBranch) {
+			if v.by[r].awaited {
+				return nil, fmt.Errorf("remote %s: %w", r.Label(), errAwaited)
+			}
 			continue
 		}
 		if err != nil {
@@ -136,7 +139,7 @@ func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv str
 // Without any of them the error is errNoBranch.
 func (b *bound) checkout(ctx context.Context, env, name string) (target, error) {
 	if pin, ok := b.pins[env]; ok {
-		return b.commit(ctx, pin.Commit)
+		return b.held(ctx, pin.Commit)
 	}
 	for _, n := range []string{name, b.Fallback} {
 		if n == "" {
@@ -144,7 +147,7 @@ func (b *bound) checkout(ctx context.Context, env, name string) (target, error) 
 		}
 		for _, ref := range []string{"refs/remotes/origin/" + n, "refs/tags/" + n} {
 			if id, ok := b.refs[ref]; ok {
-				return b.commit(ctx, id)
+				return b.held(ctx, id)
 			}
 		}
 	}
@@ -208,11 +211,14 @@ func (t *PillarTree) open(ctx context.Context, rel string) (node, error) {
 				done = path.Join(done, part)
 				continue
 			}
-			_, to, err := t.b.m.whole(ctx, n.id, "blob", maxLinkText)
-			if err != nil || len(to) == 0 || to[0] == '/' {
-				return node{}, errMissing
+			to, err := t.b.m.link(ctx, n.id)
+			if err == nil && to[0] == '/' {
+				err = errMissing
 			}
-			next = path.Join(append([]string{done, string(to)}, rest[i+1:]...)...)
+			if err != nil {
+				return node{}, err
+			}
+			next = path.Join(append([]string{done, to}, rest[i+1:]...)...)
 			break
 		}
 		if next == "" {

@@ -263,12 +263,18 @@ type bound struct {
 	m    *mirror
 	refs Refs
 	pins map[string]Pin
+	// the masters have agreed on refs, and this one has none of their commits yet: nobody can say
+	// what is not found
+	awaited bool
 	// commits that requests may name by their ids: with git_allowed_signers the present and earlier
 	// commits of refs, else nil for all
 	known   map[string]bool
 	targets sync.Map // environment to target
 	kept    atomic.Int32
 }
+
+// errAwaited means that a remote was fetched by another master, but is not here yet.
+var errAwaited = errors.New("this master does not have the commits yet that the others serve; ask again")
 
 // target is the source of an environment of a remote; the zero value means none.
 type target struct{ commit, tree string }
@@ -280,11 +286,13 @@ func (s *Store) look() {
 	tables := s.with.Tables()
 	seqs, served := make(map[string]uint64), make(map[string]Refs)
 	held := make(map[string]map[string]Pin)
+	awaited := make(map[string]bool)
 	for _, key := range s.keys {
 		m := s.mirrors[key]
 		m.mu.Lock()
 		seqs[key], served[key] = m.seq, m.served
 		m.mu.Unlock()
+		awaited[key] = served[key] == nil && tables[key].Seq > 0
 		held[key] = make(map[string]Pin)
 		for env, pin := range tables[key].Pins {
 			if len(m.lacks([]string{pin.Commit})) == 0 {
@@ -292,12 +300,13 @@ func (s *Store) look() {
 			}
 		}
 	}
-	v := &view{name: nameOf(s.keys, seqs, held), by: make(map[*Remote]*bound)}
+	v := &view{name: nameOf(s.keys, seqs, held, awaited), by: make(map[*Remote]*bound)}
 	if was := s.view.Load(); was != nil && was.name == v.name {
 		return // its results stay valid
 	}
 	bind := func(r *Remote) *bound {
-		b := &bound{Remote: r, m: s.mirrors[r.key], refs: served[r.key], pins: held[r.key]}
+		b := &bound{Remote: r, m: s.mirrors[r.key], refs: served[r.key], pins: held[r.key],
+			awaited: awaited[r.key]}
 		if s.opts.Signers != "" {
 			b.known = known(b.refs, tables[r.key].Before)
 		}

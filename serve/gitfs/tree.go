@@ -102,7 +102,7 @@ func (m *mirror) tree(ctx context.Context, id string) (*tree, error) {
 	}
 	_, raw, err := m.whole(ctx, id, "tree", maxTree)
 	if err != nil {
-		return nil, err
+		return nil, m.expected(id, err)
 	}
 	t, err := newTree(raw, len(id)/2)
 	if err != nil {
@@ -225,6 +225,15 @@ func (m *mirror) walk(ctx context.Context, tree string, fn func(walked) error) (
 	return unsafe, into(tree, "", 0)
 }
 
+// link reads the text of a link. One that can't lead anywhere counts as not found.
+func (m *mirror) link(ctx context.Context, id string) (string, error) {
+	_, to, err := m.whole(ctx, id, "blob", maxLinkText)
+	if errors.Is(err, errLarge) || err == nil && len(to) == 0 {
+		err = errMissing
+	}
+	return string(to), m.expected(id, err)
+}
+
 // follow finds the file at a path, through links at its end. A link that leads outside the
 // repository, or to a folder, counts as not found.
 func (m *mirror) follow(ctx context.Context, tree, rel string) (node, error) {
@@ -239,12 +248,12 @@ func (m *mirror) follow(ctx context.Context, tree, rel string) (node, error) {
 		case !n.is(modeLink):
 			return node{}, errMissing
 		}
-		_, to, err := m.whole(ctx, n.id, "blob", maxLinkText)
-		if err != nil || len(to) == 0 {
-			return node{}, errMissing
+		to, err := m.link(ctx, n.id)
+		if err != nil {
+			return node{}, err
 		}
 		// A link that begins with a slash stays in the repository, as in Salt.
-		rel = path.Join(path.Dir(rel), strings.TrimLeft(path.Clean(string(to)), "/"))
+		rel = path.Join(path.Dir(rel), strings.TrimLeft(path.Clean(to), "/"))
 	}
 	return node{}, errMissing
 }
