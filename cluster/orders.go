@@ -292,41 +292,58 @@ func (n *Node) TransferLeader(ctx context.Context, name string) (id string, err 
 	return m.ID, nil
 }
 
-// transfer asks the leader to hand over and waits until this master knows the new one.
+// transfer makes the leader hand over to a node, or to the best one other than not, and waits until
+// this master knows the new leader. The chosen one may lose its election to another master, whose
+// log is longer by a command that was on its way; then that one is asked.
 func (n *Node) transfer(ctx context.Context, to, not string) (string, error) {
 	before, _ := n.Leader()
-	var got string
-	err := n.withLeader(ctx, func(leader string) error {
-		if leader == to || to == "" && leader != before {
-			got = leader // another order may have done it
-			return nil
-		}
-		if leader == n.self.Node {
-			node, err := n.transferHere(ctx, to, not)
-			got = node
-			return err
-		}
-		if to == "" {
-			if s := n.successor(leader); s == "" && !n.voters()[n.self.Node] {
-				return errNoSuccessor
+	for began := time.Now(); ; {
+		var got string
+		var term uint64
+		err := n.withLeader(ctx, func(leader string) error {
+			term = n.raft.CurrentTerm()
+			if leader == to || to == "" && leader != before {
+				got = leader // another order may have done it
+				return nil
 			}
-		}
-		client, err := n.client(leader)
+			if leader == n.self.Node {
+				node, err := n.transferHere(ctx, to, not)
+				got = node
+				return err
+			}
+			if to == "" {
+				if s := n.successor(leader); s == "" && !n.voters()[n.self.Node] {
+					return errNoSuccessor
+				}
+			}
+			client, err := n.client(leader)
+			if err != nil {
+				return fmt.Errorf("%w: %w", errElsewhere, err)
+			}
+			r, err := client.Transfer(ctx, &clusterpb.TransferRequest{To: to, Not: not})
+			got = r.GetTo()
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("%w: %w", errElsewhere, err)
+			return "", fmt.Errorf("transfer leadership: %w", err)
 		}
-		r, err := client.Transfer(ctx, &clusterpb.TransferRequest{To: to, Not: not})
-		got = r.GetTo()
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("transfer leadership: %w", err)
+		var now string
+		if err := n.until(ctx, func() bool {
+			newer := n.raft.CurrentTerm() > term // read first: a newer term begins without a leader
+			leader, ok := n.Leader()
+			now = leader
+			return ok && (leader == got || newer)
+		}); err != nil {
+			return "", fmt.Errorf("transfer leadership: the new leader did not show up in time: %w", err)
+		}
+		switch {
+		case now == got || to == "" && now != not && now != before:
+			return now, nil
+		case time.Since(began) > orderTimeout:
+			return "", errors.New("transfer leadership: another master was elected each time; try again")
+		}
+		n.log.Info("leadership went to another master; it is asked to hand over", "to", to, "leader", now)
 	}
-	if err := n.until(ctx, func() bool { l, ok := n.Leader(); return ok && l == got }); err != nil {
-		return "",
-			fmt.Errorf("transfer leadership: the new leader did not show up in time: %w", err)
-	}
-	return got, nil
 }
 
 // RotateSecret makes a new cluster_secret and returns it. The old one no longer admits a joiner on

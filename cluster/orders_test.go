@@ -342,6 +342,30 @@ func TestPromoteDemoteTransfer(t *testing.T) {
 	}
 }
 
+// TestTransfersAtOnce makes two operators want different leaders: each sees its own one lead, or
+// another master that was elected meanwhile, and asks that one.
+func TestTransfersAtOnce(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	acquainted(c)
+	for range 5 {
+		rest := others(c, c.Leader())
+		errs := make(chan error, 2)
+		for i, want := range rest {
+			go func() {
+				_, err := rest[1-i].TransferLeader(patience(t), want.ID)
+				errs <- err
+			}()
+		}
+		for range rest {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestRotateSecretIsInForceAtOnce(t *testing.T) {
 	t.Parallel()
 	keys := map[int][]byte{}
