@@ -495,7 +495,7 @@ func (r *process) openOperator() error {
 	r.functions.Answer = r.local.Answer
 	r.sock, err = operator.Listen(r.opts.SockDir, operator.Deps{
 		Minions: r.orders, Keys: r.keyLists, Runners: r.functions, Bus: r.bus, ACL: r.rules, External: r.auth,
-		Log: r.log, Status: func() operator.Status {
+		Log: r.log, Reg: r.reg, Status: func() operator.Status {
 			return operator.Status{ID: r.opts.ID, Version: Version, Serving: r.node.Serving(),
 				Ready: r.node.Ready()}
 		},

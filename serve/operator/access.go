@@ -51,11 +51,13 @@ func (s *Server) admit(ctx context.Context, method string) (leave func(), err er
 	case ok && c.super():
 		return func() {}, nil
 	case !ok || !s.open() || !forUsers[method] && !(external && forExternal[method]):
+		s.m.refuse(whyRights)
 		s.log.Warn("operator call refused: not root and not the master's user", "user", c.Name,
 			"pid", c.PID, "method", method)
 		return nil, status.Error(codes.PermissionDenied,
 			"only root and the user of the salt-master may run this command")
 	case !s.calls.enter(c.UID):
+		s.m.refuse(whyCalls)
 		return nil, status.Error(codes.ResourceExhausted,
 			"too many commands of this user at a time; wait for some to end")
 	}

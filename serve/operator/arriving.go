@@ -50,6 +50,7 @@ var ofUsers = []grpc.ServerOption{
 // arriving bounds what arrives on a user's connection.
 type arriving struct {
 	conn *net.UnixConn
+	m    *metrics
 
 	// of the frames of HTTP/2, used by the reader alone
 	head  [9]byte
@@ -61,8 +62,8 @@ type arriving struct {
 	n  int        // requests that have not arrived as a whole
 }
 
-func newArriving(c *net.UnixConn) *arriving {
-	return &arriving{conn: c, skip: len(preface)}
+func newArriving(c *net.UnixConn, m *metrics) *arriving {
+	return &arriving{conn: c, m: m, skip: len(preface)}
 }
 
 // begin counts a request. The time that all have begins with the first one.
@@ -104,6 +105,7 @@ func (a *arriving) read(p []byte) error {
 			a.small = max(0, a.small-1)
 		}
 		if a.small > maxSmallFrames {
+			a.m.refuse(whyFrames)
 			return errSmallFrames
 		}
 	}
@@ -127,6 +129,7 @@ func bounded(ctx context.Context, receive func(any) error, req any) error {
 	case err != nil:
 		return badValue("request", err)
 	case n > maxUserWeight:
+		c.arriving.m.refuse(whyLarge)
 		return status.Errorf(codes.ResourceExhausted,
 			"the request takes %d bytes of memory, this user's at most %d; send less at a time", n,
 			maxUserWeight)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -143,7 +144,7 @@ func TestFloodOfOneUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := openFolder(t)
-	_, root, _ := startWith(t, rules, dir, nil)
+	d, root, _ := startWith(t, rules, dir, nil)
 	heap := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -215,6 +216,24 @@ func TestFloodOfOneUser(t *testing.T) {
 		"300,000 values": {got.Heavy, "the request takes 5600"}} {
 		if !strings.HasPrefix(c[0], c[1]) || !strings.HasSuffix(c[0], "; send less at a time") {
 			t.Errorf("a request of %s: %s", what, c[0])
+		}
+	}
+	m := d.server.m
+	for why, want := range map[string]bool{whyCalls: true, whyLarge: true, whyFrames: true,
+		whyConnections: false, whyLogins: false, whyRights: false} {
+		if n := testutil.ToFloat64(m.refused.WithLabelValues(why)); n > 0 != want {
+			t.Errorf("%v refused because of %s", n, why)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for m.connections.Load() != 1 { // root's; those of the ended process close by and by
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			t.Fatalf("%d connections are counted", m.connections.Load())
 		}
 	}
 	if got.Small > 100_000 { // those that fit into the buffers of the socket

@@ -43,15 +43,16 @@ func (c *callerConn) Read(p []byte) (int, error) {
 // those of other users to the listener users.
 type listener struct {
 	net.Listener
+	m     *metrics
 	slots chan struct{}
 	done  chan struct{}
 	open  perUser
 	users handover
 }
 
-func listen(ln net.Listener) *listener {
+func listen(ln net.Listener, m *metrics) *listener {
 	done := make(chan struct{})
-	return &listener{Listener: ln, slots: make(chan struct{}, maxConnections),
+	return &listener{Listener: ln, m: m, slots: make(chan struct{}, maxConnections),
 		done: done, open: perUser{each: maxOfOneUser, all: maxOfUsers},
 		users: handover{addr: ln.Addr(), conns: make(chan net.Conn), done: done}}
 }
@@ -112,22 +113,23 @@ func (l *listener) admit(c net.Conn) (*callerConn, error) {
 	if !ok {
 		return nil, fmt.Errorf("accept operator: %T is not a unix socket", c)
 	}
-	caller, err := callerAt(uc)
+	caller, err := callerAt(uc, l.m)
 	if err != nil {
 		return nil, err
 	}
-	if caller.owns() {
-		return &callerConn{UnixConn: uc, caller: caller, free: func() { <-l.slots }}, nil
-	}
-	if !l.open.enter(caller.UID) {
+	if !caller.owns() && !l.open.enter(caller.UID) {
+		l.m.refuse(whyConnections)
 		return nil, errTooMany
 	}
-	return &callerConn{UnixConn: uc, caller: caller, free: func() { l.leave(caller.UID) }}, nil
+	l.m.connections.Add(1)
+	return &callerConn{UnixConn: uc, caller: caller, free: func() { l.leave(caller) }}, nil
 }
 
-func (l *listener) leave(uid uint32) {
+func (l *listener) leave(c Caller) {
 	<-l.slots
-	l.open.leave(uid)
+	if l.m.connections.Add(-1); !c.owns() {
+		l.open.leave(c.UID)
+	}
 }
 
 func (l *listener) Close() error {

@@ -114,6 +114,7 @@ func (s *Server) mayTry(c Caller) (leave func(), err error) {
 		return func() {}, nil
 	}
 	if !s.logins.enter(c.UID) {
+		s.m.refuse(whyLogins)
 		return nil, status.Error(codes.ResourceExhausted,
 			"too many attempts of this user at a time; wait for some to end")
 	}

@@ -59,7 +59,7 @@ func callerOf(ctx context.Context) (Caller, bool) {
 }
 
 // callerAt asks the kernel for the process at the other end.
-func callerAt(c *net.UnixConn) (Caller, error) {
+func callerAt(c *net.UnixConn, m *metrics) (Caller, error) {
 	cred, err := unixsock.Peer(c)
 	if err != nil {
 		return Caller{}, err
@@ -70,7 +70,7 @@ func callerAt(c *net.UnixConn) (Caller, error) {
 		caller.Name = u.Username
 	}
 	if !caller.owns() {
-		caller.arriving = newArriving(c)
+		caller.arriving = newArriving(c, m)
 	}
 	return caller, nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -88,6 +89,7 @@ type Deps struct {
 	External External   // nil: external_auth is not configured
 	Status   func() Status
 	Log      *slog.Logger
+	Reg      prometheus.Registerer // nil: no metrics
 }
 
 // Server is the operator's socket.
@@ -97,6 +99,7 @@ type Server struct {
 	log    *slog.Logger
 	path   string
 	ln     net.Listener
+	m      *metrics
 	claims claims
 	calls  perUser
 	logins perUser
@@ -115,6 +118,7 @@ func Listen(sockDir string, deps Deps) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln,
+		m:     newMetrics(deps.Reg),
 		calls: perUser{each: maxCalls, all: maxCallsOfUsers}, logins: perUser{each: maxLogins}}
 	if s.open() {
 		if err := openTo(path); err != nil {
@@ -143,7 +147,7 @@ func openTo(path string) error {
 
 // Serve answers commands until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
-	ln := listen(s.ln)
+	ln := listen(s.ln, s.m)
 	owners, users := s.server(grpc.MaxRecvMsgSize(maxRequest)), s.server(ofUsers...)
 	stop := context.AfterFunc(ctx, owners.Stop)
 	defer stop()
