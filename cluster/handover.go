@@ -121,7 +121,7 @@ func (n *Node) letLead(ctx context.Context, m fsm.Member) error {
 		if !n.port.Alive(m.Node) {
 			return false, errors.New("it does not answer")
 		}
-		return n.raft.AppliedIndex() >= n.raft.LastIndex() &&
+		return n.applying.Load() == 0 && n.raft.AppliedIndex() >= n.raft.LastIndex() &&
 			n.hasCaughtUp(ctx, m, n.machine.applied.Load()), nil
 	}); err != nil {
 		return fmt.Errorf("it has not caught up: %w", err)

@@ -94,7 +94,8 @@ type Node struct {
 	checked time.Time
 	// when the leader last tried to hand over; only its goroutine uses it
 	handing     time.Time
-	handingOver atomic.Bool // this leader takes no commands
+	handingOver atomic.Bool  // this leader takes no commands
+	applying    atomic.Int64 // commands under way, some of them not yet in the log
 	// a member that answers has not caught up yet; only the leader's goroutine uses it
 	awaited bool
 	owed    map[string]owing // by id and time of the bar; only the leader's goroutine uses it

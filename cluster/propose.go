@@ -245,7 +245,9 @@ func (n *Node) noQuorum(cause error) error {
 
 // applyHere applies an entry as the leader.
 func (n *Node) applyHere(ctx context.Context, entry []byte) (fsm.Result, uint64, error) {
-	if n.handingOver.Load() {
+	n.applying.Add(1)
+	defer n.applying.Add(-1)
+	if n.handingOver.Load() { // read last: letLead sees either this command, or none
 		return fsm.Result{}, 0, errHandingOver
 	}
 	f := n.raft.Apply(entry, enqueueTimeout)
