@@ -557,9 +557,18 @@ func TestLossBelowSyndics(t *testing.T) {
 			t.Errorf("%s: released before its syndics are back", tgt)
 		}
 	}
-	// Another loss, such as an acknowledgement that came late, makes a watch longer, up to this.
+	// Another loss, such as an acknowledgement that came late, makes a watch longer, up to this:
+	// the last sending may begin at its end.
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.subs.mu.Lock()
+			defer c.subs.mu.Unlock()
+			t.Logf("jobs %v; released %v, publications at %v; losses %v", jobs, c.subs.released,
+				c.subs.at, a.mesh.Losses())
+		}
+	})
 	for tgt, jid := range jobs {
-		waitWithin(t, 2*watchFor+ackTimeout, "the release of the job to "+tgt,
+		waitWithin(t, 2*watchFor+resendFor+ackTimeout, "the release of the job to "+tgt,
 			func() bool { return released(jid) })
 	}
 }

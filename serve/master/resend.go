@@ -17,6 +17,8 @@ const (
 	// maxTrackers bounds the jobs that are watched at a time. Beyond it a job is sent once, as in
 	// Salt.
 	maxTrackers = 512
+	// resendFor bounds one sending of a job that was published before.
+	resendFor = 10 * time.Second
 )
 
 // resendAfter lists the times after a loss at which a job is sent again to the minions that have
@@ -226,7 +228,7 @@ func (j *job) due(now time.Time) bool {
 // resend sends the job to the minions that have not returned, as a list. For syndics it sends the
 // job as it was: the minions below them are not on the list.
 func (j *job) resend(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, resendFor)
 	defer cancel()
 	asking, done := context.WithTimeout(ctx, 2*time.Second)
 	ids, err := j.m.deps.Jobs.Returned(asking, j.jid)
