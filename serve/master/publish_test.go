@@ -568,8 +568,34 @@ func TestLossBelowSyndics(t *testing.T) {
 		}
 	})
 	for tgt, jid := range jobs {
-		waitWithin(t, 2*watchFor+resendFor+ackTimeout, "the release of the job to "+tgt,
+		waitWithin(t, watchAtMost+resendFor+ackTimeout, "the release of the job to "+tgt,
 			func() bool { return released(jid) })
+	}
+}
+
+// TestUnacknowledgedSendingsEnd: a sending that a master does not acknowledge is a loss, for which
+// the job is sent again, but not for ever.
+func TestUnacknowledgedSendingsEnd(t *testing.T) {
+	t.Parallel()
+	ms := newMasters(t, []string{"a", "b"}, nil)
+	ms.ready()
+	a := ms.nodes["a"]
+	ms.nodes["b"].server.Stop()
+	for _, at := range []struct {
+		age    time.Duration
+		losses int
+	}{{watchAtMost - resendFor, 1}, {watchAtMost + time.Second, 0}} {
+		sub, err := a.deps.Mesh.Subscribe(t.Context(), "salt/job/x/ret/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := &job{m: a.Master, jid: "x", sub: sub, published: time.Now().Add(-at.age)}
+		j.sentAt = j.published
+		if err := j.send(t.Context(), dict("tgt", "*"), "glob", nil); err != nil ||
+			len(j.losses) != at.losses {
+			t.Errorf("sent %v after the publication: losses %v, %v", at.age, j.losses, err)
+		}
+		j.end()
 	}
 }
 

@@ -14,6 +14,10 @@ const (
 	// watchFor is the time before and after a publication in which a loss matters to it. By default
 	// a minion finds its way back to a live master within 11 s.
 	watchFor = 15 * time.Second
+	// watchAtMost is how long after a publication a sending that a master does not acknowledge
+	// counts as one more loss. Without it a master that is too busy to acknowledge would get jobs
+	// of silent minions again and again.
+	watchAtMost = 2 * watchFor
 	// maxTrackers bounds the jobs that are watched at a time. Beyond it a job is sent once, as in
 	// Salt.
 	maxTrackers = 512
@@ -40,9 +44,10 @@ type job struct {
 
 	waiting map[string]struct{} // expected minions that have not returned
 	// losses that this job saw, beyond those that the mesh and the sessions report
-	losses []time.Time
-	held   bool
-	sentAt time.Time
+	losses    []time.Time
+	held      bool
+	published time.Time // when it was sent first
+	sentAt    time.Time // when it was sent last
 	// epoch of the AES key that last sealed it, or a newer one that it noted
 	epoch uint64
 	tries map[time.Time]bool // resend times that have passed
@@ -58,9 +63,15 @@ func (j *job) send(ctx context.Context, load value.Map, tgtType string, ids []st
 	began, again := time.Now(), !j.sentAt.IsZero()
 	d, err := j.m.publishSealed(ctx, load, p, j.sub.Unconfirmed())
 	j.sentAt = time.Now()
+	if !again {
+		j.published = j.sentAt
+	}
 	j.traced.Sent(began, d.lost, again)
 	j.held = j.held || p.Hold > 0
 	j.epoch = max(j.epoch, d.epoch)
+	if j.sentAt.Sub(j.published) > watchAtMost {
+		return err
+	}
 	if len(d.lost) > 0 {
 		j.losses = append(j.losses, j.sentAt)
 		j.m.log.Warn("publication not confirmed by a peer; it will be sent again", "jid", j.jid,
@@ -117,11 +128,10 @@ func (m *Master) track(j *job) {
 
 func (j *job) watch(ctx context.Context) {
 	j.tries = make(map[time.Time]bool)
-	published := j.sentAt
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	var asked time.Time
-	for len(j.waiting) > 0 || j.below && time.Since(published) < 2*watchFor {
+	for len(j.waiting) > 0 || j.below && time.Since(j.published) < watchAtMost {
 		select {
 		case e, ok := <-j.sub.C:
 			if !ok {
@@ -137,16 +147,16 @@ func (j *job) watch(ctx context.Context) {
 		if epoch := j.m.epoch(); epoch > j.epoch {
 			// A minion that signs in to read this job gets the newer key, and then can't read it.
 			j.epoch = epoch
-			j.noteLosses(published, []time.Time{now})
+			j.noteLosses([]time.Time{now})
 		}
 		if now.Sub(asked) >= time.Second {
 			asked = now
-			j.noteLosses(published, append(j.m.losses(), j.m.peers.losses(ctx, j.m)...))
+			j.noteLosses(append(j.m.losses(), j.m.peers.losses(ctx, j.m)...))
 		}
 		if j.due(now) {
 			j.resend(ctx)
 		}
-		if last := j.latest(); now.Sub(published) > watchFor && now.Sub(last) > watchFor {
+		if last := j.latest(); now.Sub(j.published) > watchFor && now.Sub(last) > watchFor {
 			break
 		}
 	}
@@ -186,9 +196,9 @@ func (j *job) missing() []string {
 const sameLoss = 700 * time.Millisecond
 
 // noteLosses adds new losses near the time of publication.
-func (j *job) noteLosses(published time.Time, found []time.Time) {
+func (j *job) noteLosses(found []time.Time) {
 	for _, t := range found {
-		if d := t.Sub(published); d > watchFor || d < -watchFor {
+		if d := t.Sub(j.published); d > watchFor || d < -watchFor {
 			continue
 		}
 		if !slices.ContainsFunc(j.losses,
