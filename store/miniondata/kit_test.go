@@ -3,6 +3,7 @@ package miniondata
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,7 @@ type node struct {
 	store *ringstore.Store
 	data  *Data
 	grpc  *grpc.Server
+	ln    net.Listener
 	stop  context.CancelFunc
 	done  chan struct{}
 	conns map[string]*grpc.ClientConn
@@ -77,7 +79,10 @@ func (a *masters) setRing(names ...string) {
 
 func (a *masters) start(name string) {
 	a.t.Helper()
-	n := &node{all: a, name: name, addr: "127.0.0.1:0", conns: map[string]*grpc.ClientConn{},
+	// Outgoing connections have ports of 127.0.0.1, so a node that starts again could find its own
+	// port taken there.
+	addr := fmt.Sprintf("127.97.%d.%d:0", 1+rand.IntN(250), 1+rand.IntN(250))
+	n := &node{all: a, name: name, addr: addr, conns: map[string]*grpc.ClientConn{},
 		done: make(chan struct{}), up: true}
 	if old := a.node(name); old != nil {
 		n.addr = old.addr
@@ -86,7 +91,7 @@ func (a *masters) start(name string) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	n.addr = ln.Addr().String()
+	n.ln, n.addr = ln, ln.Addr().String()
 	n.store, err = ringstore.Open(filepath.Join(a.dir, strings.ReplaceAll(name, "/", "_")), n,
 		a.opts, nil, nil)
 	if err != nil {
@@ -147,6 +152,7 @@ func (n *node) kill() {
 		return
 	}
 	n.grpc.Stop()
+	n.ln.Close() // the server closes it only if it serves already
 	n.stop()
 	<-n.done
 	if err := n.store.Close(); err != nil {

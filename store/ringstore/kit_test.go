@@ -57,6 +57,7 @@ type kitNode struct {
 	grpc  *grpc.Server
 	stop  context.CancelFunc
 	done  chan struct{}
+	ln    net.Listener
 	conns map[string]*grpc.ClientConn
 	up    bool
 	log   *slog.Logger
@@ -168,6 +169,7 @@ func (k *kit) start(name string) *kitNode {
 	done := make(chan struct{})
 	k.mu.Lock()
 	n.store, n.grpc, n.addr, n.stop, n.done, n.up = s, g, ln.Addr().String(), cancel, done, true
+	n.ln = ln
 	k.mu.Unlock()
 	go g.Serve(ln)
 	go func() {
@@ -188,6 +190,7 @@ func (n *kitNode) kill() {
 		return
 	}
 	n.grpc.Stop()
+	n.ln.Close() // the server closes it only if it serves already
 	n.stop()
 	<-n.done
 	if err := n.store.Close(); err != nil {

@@ -451,3 +451,57 @@ func TestGitPillarOfNewBranch(t *testing.T) {
 		}
 	}
 }
+
+// TestGitDamagedMirror takes a folder out of a master's mirror. A minion's state then fails and
+// changes nothing: the file of the same name in file_roots does not take the place of git's.
+func TestGitDamagedMirror(t *testing.T) {
+	t.Parallel()
+	repo := gitRepo(t)
+	const sls = "{{ salt['config.get']('root_dir') }}/a:\n  file.managed:\n    - source: salt://d/a\n"
+	commit := gitCommit(t, repo, map[string]string{"a.sls": sls, "d/a": "of git"})
+	c := NewCluster(t, ClusterOptions{Extra: "auto_accept: True\n" +
+		"fileserver_backend: [git, roots]\ngitfs_remotes:\n  - file://" + repo +
+		":\n    - name: states\n"})
+	c.StartMasters(t)
+	master := c.Masters[0]
+	put(t, filepath.Join(master.Dir, "srv"), map[string]string{"d/a": "of file_roots"})
+	served := func() error { return servesGit(t, master, commit, "d/a") }
+	Eventually(t, time.Minute, "the master serves the commit", served)
+	minion := NewMinion(t, c.Dir, MinionOptions{ID: "git", Release: Releases[len(Releases)-1],
+		Master: master.Addr, Extra: "recon_default: 1000\nrecon_max: 2000\n"})
+	minion.Run(t)
+	answers := func() error {
+		if got, r := master.Ping(t); !slices.Equal(got, []string{minion.ID}) {
+			return fmt.Errorf("%v\n%v", got, r)
+		}
+		return nil
+	}
+	apply := func(ok bool) {
+		t.Helper()
+		Eventually(t, 90*time.Second, "the minion answers", answers)
+		r := master.Salt(t, minion.ID, "state.apply", "a")
+		got, err := os.ReadFile(filepath.Join(minion.Dir, "a"))
+		if err != nil || string(got) != "of git" || (r.Code == 0) != ok {
+			t.Fatalf("the minion has %q, %v\n%v", got, err, r)
+		}
+	}
+	apply(true)
+	if code, _ := master.Stop(t, 20*time.Second); code != 0 {
+		t.Fatalf("it ended with %d", code)
+	}
+	tree := Git(t, repo, "rev-parse", "HEAD:d")
+	found, err := filepath.Glob(filepath.Join(master.Dir, "cache", "clustermaster", "git", "mirrors", "*",
+		"objects", tree[:2], tree[2:]))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	if err := os.Remove(found[0]); err != nil {
+		t.Fatal(err)
+	}
+	master.Run(t)
+	apply(false)
+	log, err := os.ReadFile(filepath.Join(master.Dir, "master.log"))
+	if err != nil || !strings.Contains(string(log), "it lacks object "+tree+"; remove ") {
+		t.Errorf("the master's log does not name the damage, %v", err)
+	}
+}
