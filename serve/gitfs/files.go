@@ -79,7 +79,7 @@ func envsOf(remotes []*bound) []string {
 
 // asked reports whether to look for an environment in a remote at all.
 func (v *view) asked(b *bound, env string) bool {
-	if b.Fallback != "" || isHex(env) {
+	if b.awaited || b.Fallback != "" || isHex(env) {
 		return true
 	}
 	_, in := slices.BinarySearch(v.envs, env)
@@ -201,7 +201,7 @@ func (s *Store) Lists(ctx context.Context, env string) (lists, error) {
 	var parts []part
 	key := env
 	for _, b := range v.files {
-		if !b.awaited && !v.asked(b, env) {
+		if !v.asked(b, env) {
 			continue
 		}
 		n, err := b.base(ctx, env)
@@ -333,8 +333,7 @@ func (s *Store) Find(ctx context.Context, name, env string) (fileserver.File, bo
 	v := s.viewFor(ctx)
 	for _, b := range v.files {
 		mount := b.Mountpoint(env)
-		if mount != "" && !strings.HasPrefix(name, mount+"/") ||
-			!b.awaited && !v.asked(b, env) {
+		if mount != "" && !strings.HasPrefix(name, mount+"/") || !v.asked(b, env) {
 			continue
 		}
 		t, err := b.target(ctx, env)
