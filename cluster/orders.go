@@ -298,32 +298,7 @@ func (n *Node) TransferLeader(ctx context.Context, name string) (id string, err 
 func (n *Node) transfer(ctx context.Context, to, not string) (string, error) {
 	before, _ := n.Leader()
 	for began := time.Now(); ; {
-		var got string
-		var term uint64
-		err := n.withLeader(ctx, func(leader string) error {
-			term = n.raft.CurrentTerm()
-			if leader == to || to == "" && leader != before {
-				got = leader // another order may have done it
-				return nil
-			}
-			if leader == n.self.Node {
-				node, err := n.transferHere(ctx, to, not)
-				got = node
-				return err
-			}
-			if to == "" {
-				if s := n.successor(leader); s == "" && !n.voters()[n.self.Node] {
-					return errNoSuccessor
-				}
-			}
-			client, err := n.client(leader)
-			if err != nil {
-				return fmt.Errorf("%w: %w", errElsewhere, err)
-			}
-			r, err := client.Transfer(ctx, &clusterpb.TransferRequest{To: to, Not: not})
-			got = r.GetTo()
-			return err
-		})
+		got, term, err := n.askToHandOver(ctx, to, not, before)
 		if err != nil {
 			return "", fmt.Errorf("transfer leadership: %w", err)
 		}
@@ -344,6 +319,37 @@ func (n *Node) transfer(ctx context.Context, to, not string) (string, error) {
 		}
 		n.log.Info("leadership went to another master; it is asked to hand over", "to", to, "leader", now)
 	}
+}
+
+// askToHandOver asks the leader to hand over, unless the leader that transfer found before has done
+// so. It returns the node that is to lead next, and the term in which the leader was asked.
+func (n *Node) askToHandOver(ctx context.Context, to, not, before string) (got string, term uint64,
+	err error) {
+	err = n.withLeader(ctx, func(leader string) error {
+		term = n.raft.CurrentTerm()
+		if leader == to || to == "" && leader != before {
+			got = leader // another order may have done it
+			return nil
+		}
+		if leader == n.self.Node {
+			node, err := n.transferHere(ctx, to, not)
+			got = node
+			return err
+		}
+		if to == "" {
+			if s := n.successor(leader); s == "" && !n.voters()[n.self.Node] {
+				return errNoSuccessor
+			}
+		}
+		client, err := n.client(leader)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errElsewhere, err)
+		}
+		r, err := client.Transfer(ctx, &clusterpb.TransferRequest{To: to, Not: not})
+		got = r.GetTo()
+		return err
+	})
+	return got, term, err
 }
 
 // RotateSecret makes a new cluster_secret and returns it. The old one no longer admits a joiner on
