@@ -18,6 +18,11 @@ import (
 // it, and what was not deleted is there, on it too.
 func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 	t.Parallel()
+	t.Run("known", func(t *testing.T) { t.Parallel(); comesBackLate(t, true) })
+	t.Run("not known as a member yet", func(t *testing.T) { t.Parallel(); comesBackLate(t, false) })
+}
+
+func comesBackLate(t *testing.T, known bool) {
 	k := newKit(t)
 	k.opts.TombstoneFor = 72 * time.Hour
 	k.begin("a", "b", "c")
@@ -43,8 +48,8 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		k.notices(name, "c")
 	}
-	k.also = []string{"c"}
-	k.setRing("a", "b") // as after ring_dead_after: a and b owe c the deletions while it has a share
+	// as after ring_dead_after: a and b owe c the deletions while it has a share
+	k.setMembers([]string{"c"}, "a", "b")
 	k.now.add(80 * time.Hour)
 	eventually(t, "the tombstones are gone", func() error {
 		for _, name := range []string{"a", "b"} {
@@ -59,8 +64,16 @@ func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
 		return nil
 	})
 	c := k.start("c")
-	k.also = nil
-	k.setRing("a", "b", "c")
+	if !known {
+		k.setMembers(nil, "a", "b")
+		eventually(t, "c has asked", func() error {
+			if c.store.stale.Load() {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
+	k.setMembers(nil, "a", "b", "c")
 	look := func() {
 		t.Helper()
 		for n := range 60 {

@@ -129,8 +129,7 @@ func TestHeldCopiesOutliveALongRest(t *testing.T) {
 func TestHeldCopiesGoToThePresentOwners(t *testing.T) {
 	t.Parallel()
 	k, keys := held(t, never)
-	k.also = []string{"m4/d"}
-	k.setRing("m1/a", "m2/b", "m3/c")
+	k.setMembers([]string{"m4/d"}, "m1/a", "m2/b", "m3/c")
 	eventually(t, "nothing is owed", func() error {
 		if n := k.owed(); n > 0 {
 			return fmt.Errorf("%d copies", n)

@@ -121,7 +121,17 @@ func (k *kit) all() []*kitNode {
 // setRing makes a new ring of these members the one that the cluster agreed on.
 func (k *kit) setRing(names ...string) {
 	k.mu.Lock()
+	also := k.also
+	k.mu.Unlock()
+	k.setMembers(also, names...)
+}
+
+// setMembers is setRing with members beside those of the ring. Both change at once: a master that
+// is a member throughout must never seem to be none.
+func (k *kit) setMembers(also []string, names ...string) {
+	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.also = also
 	k.epoch++
 	k.ring = hashring.New(names, 64, 3, k.epoch)
 }

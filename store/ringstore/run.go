@@ -410,7 +410,8 @@ func (s *Store) status() *ringpb.StatusReply {
 	defer s.syncing.mu.Unlock()
 	reply.Completed, reply.Pending, reply.Moved = s.syncing.completed, uint32(s.syncing.pending),
 		s.syncing.moved
-	reply.Lacking = s.lackers()
+	// Also those that this master does not count as members, for it may not have heard of them yet.
+	reply.Lacking = s.disk.Lacking()
 	if reply.Refilling = s.disk.Refilling(); reply.Refilling {
 		reply.Completed = 0
 	}
