@@ -21,6 +21,8 @@ const (
 	// doubtfulTimeout is the same for a master that has just failed to confirm the subscription to
 	// the job.
 	doubtfulTimeout = 300 * time.Millisecond
+	// releaseTimeout is how long a master may take to release a job; nobody waits for it.
+	releaseTimeout = 5 * time.Second
 	// epochTimeout is how long masters wait for each other's AES epoch.
 	epochTimeout = 5 * time.Second
 )
@@ -159,7 +161,7 @@ func (m *Master) release(ctx context.Context, jid string) {
 			if err != nil {
 				return
 			}
-			ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+			ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 			defer cancel()
 			// A master that misses this drops the job when the hold ends.
 			_, _ = masterpb.NewPublisherClient(conn).Release(ctx,

@@ -568,7 +568,7 @@ func TestLossBelowSyndics(t *testing.T) {
 		}
 	})
 	for tgt, jid := range jobs {
-		waitWithin(t, watchAtMost+resendFor+ackTimeout, "the release of the job to "+tgt,
+		waitWithin(t, watchAtMost+resendFor+releaseTimeout, "the release of the job to "+tgt,
 			func() bool { return released(jid) })
 	}
 }
