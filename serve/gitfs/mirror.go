@@ -96,6 +96,11 @@ func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Rem
 		held:    make(map[string]bool),
 		readers: readers{slots: make(chan struct{}, maxReaders)},
 	}
+	if _, err := os.Stat(filepath.Join(m.dir, damageFile)); err == nil {
+		if err := os.RemoveAll(m.dir); err != nil {
+			return nil, fmt.Errorf("remove damaged mirror: %w", err)
+		}
+	}
 	if _, err := os.Stat(filepath.Join(m.dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
 		if err := m.initialise(ctx); err != nil {
 			return nil, err

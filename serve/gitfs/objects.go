@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,14 +32,19 @@ var errLacks = fmt.Errorf("%w in the mirror", errMissing)
 // errLarge means that an object is larger than the caller expects.
 var errLarge = errors.New("too large")
 
+// damageFile is the mark of a damaged mirror, in its folder: the next start makes it anew.
+const damageFile = "clustermaster-damaged"
+
 // expected makes errLacks an error of its own: the mirror names the object itself, so it is
 // damaged, and must not seem to have no such file.
 func (m *mirror) expected(id string, err error) error {
-	if errors.Is(err, errLacks) {
-		return fmt.Errorf("the mirror is damaged: it lacks object %s; remove %s and restart this master, which fetches it anew",
-			id, m.dir)
+	if !errors.Is(err, errLacks) {
+		return err
 	}
-	return err
+	// Without the mark, the next start finds the same damage.
+	_ = os.WriteFile(filepath.Join(m.dir, damageFile), []byte(id+"\n"), 0o600)
+	return fmt.Errorf("the mirror %s is damaged: it lacks object %s; check the disk, and restart this master, which fetches all anew",
+		m.dir, id)
 }
 
 // reader is one git cat-file --batch.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,7 +113,7 @@ func TestDamagedMirrorIsNoAbsence(t *testing.T) {
 			}
 			damaged := func(what string, err error) {
 				t.Helper()
-				if err == nil || !strings.Contains(err.Error(), "it lacks object "+id+"; remove "+m.dir) ||
+				if err == nil || !strings.Contains(err.Error(), m.dir+" is damaged: it lacks object "+id) ||
 					errors.Is(err, errMissing) || errors.Is(err, fileserver.ErrAbsent) {
 					t.Errorf("%s: %v", what, err)
 				}
@@ -125,14 +126,29 @@ func TestDamagedMirrorIsNoAbsence(t *testing.T) {
 				}
 				_, err = f.Whole(t.Context(), 100)
 				damaged("the file", err)
-				return
+			} else {
+				damaged("the link", err)
+				if name != "link" {
+					damaged("the file", fileErr)
+				}
+				_, err = s.Lists(t.Context(), "base")
+				damaged("lists", err)
 			}
-			damaged("the link", err)
-			if name != "link" {
-				damaged("the file", fileErr)
+			s.Close()
+			again, problems, err := New(s.opts, s.with, nil, slog.New(slog.DiscardHandler), nil)
+			if err != nil || len(problems) > 0 {
+				t.Fatal(err, problems)
 			}
-			_, err = s.Lists(t.Context(), "base")
-			damaged("lists", err)
+			t.Cleanup(again.Close)
+			if _, found, err := again.Find(t.Context(), "d/file", "base"); found ||
+				!errors.Is(err, errAwaited) {
+				t.Errorf("after a start: %v, %v", found, err)
+			}
+			again.all(t)
+			again.adopt() // as Run does
+			if got := again.read(t, "d/link", "base"); got != "text" {
+				t.Errorf("once it is fetched anew: %q", got)
+			}
 		})
 	}
 }

@@ -453,7 +453,8 @@ func TestGitPillarOfNewBranch(t *testing.T) {
 }
 
 // TestGitDamagedMirror takes a folder out of a master's mirror. A minion's state then fails and
-// changes nothing: the file of the same name in file_roots does not take the place of git's.
+// changes nothing: the file of the same name in file_roots does not take the place of git's. The
+// next start mends it.
 func TestGitDamagedMirror(t *testing.T) {
 	t.Parallel()
 	repo := gitRepo(t)
@@ -501,7 +502,13 @@ func TestGitDamagedMirror(t *testing.T) {
 	master.Run(t)
 	apply(false)
 	log, err := os.ReadFile(filepath.Join(master.Dir, "master.log"))
-	if err != nil || !strings.Contains(string(log), "it lacks object "+tree+"; remove ") {
+	if err != nil || !strings.Contains(string(log), "is damaged: it lacks object "+tree) {
 		t.Errorf("the master's log does not name the damage, %v", err)
 	}
+	if code, _ := master.Stop(t, 20*time.Second); code != 0 {
+		t.Fatalf("it ended with %d", code)
+	}
+	master.Run(t)
+	Eventually(t, time.Minute, "the master has all anew", served)
+	apply(true)
 }
