@@ -23,6 +23,7 @@ const decodedTimes = 4
 func Master(o *config.Options) (master.Options, error) {
 	m := master.DefaultOptions()
 	m.ID, m.PublishPort = o.ID, o.PublishPort
+	m.PeerTimeout = o.ClusterPeerTimeout
 	m.MinimumAuthVersion, m.RequestServerTTL = o.MinimumAuthVersion, o.RequestServerTTL
 	m.LegacyMinions = o.LegacyMinions
 	m.MaxDecoded = decodedTimes * int64(o.MaxFrameSize)

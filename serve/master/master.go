@@ -117,7 +117,7 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 	}
 	m.stopped, m.stop = context.WithCancel(context.Background())
 	m.newest = &newest{readIndex: deps.Cluster.ReadIndex, stopped: m.stopped, pause: askPause,
-		helped: mt.caughtUp}
+		limit: max(askLimit, opts.PeerTimeout), helped: mt.caughtUp}
 	return m, nil
 }
 

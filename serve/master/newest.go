@@ -14,7 +14,8 @@ const (
 	// askPause is the shortest time between two questions to the leader, so that requests of
 	// strangers do not multiply into requests between masters.
 	askPause = 50 * time.Millisecond
-	// askLimit ends a question that the leader does not answer.
+	// askLimit ends a question that the leader does not answer, if PeerTimeout does not allow it
+	// more time.
 	askLimit = 2 * time.Second
 )
 
@@ -25,6 +26,7 @@ type newest struct {
 	readIndex func(context.Context) error
 	stopped   context.Context
 	pause     time.Duration
+	limit     time.Duration // of a question
 	helped    prometheus.Counter
 
 	mu    sync.Mutex
@@ -73,7 +75,7 @@ func (n *newest) ask() {
 	q := n.next
 	n.next, n.asked = nil, time.Now()
 	n.mu.Unlock()
-	ctx, cancel := context.WithTimeout(n.stopped, askLimit)
+	ctx, cancel := context.WithTimeout(n.stopped, n.limit)
 	defer cancel()
 	q.err = n.readIndex(ctx)
 	close(q.answered)

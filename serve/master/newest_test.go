@@ -69,6 +69,34 @@ func TestKeysOfOthers(t *testing.T) {
 	}
 }
 
+// TestQuestionsOnSlowLinks: a leader that takes longer than usual, but not longer than
+// cluster_peer_timeout, is waited for.
+func TestQuestionsOnSlowLinks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for peer, late := range map[time.Duration]bool{1500 * time.Millisecond: true,
+			6 * time.Second: false} {
+			m, err := New(Deps{Cluster: newFakeCluster(), Keys: newFakeKeys()},
+				Options{PeerTimeout: peer}, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.newest.readIndex = func(ctx context.Context) error {
+				select {
+				case <-time.After(4 * time.Second):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			if err := m.newest.wait(t.Context()); (err != nil) != late {
+				t.Errorf("cluster_peer_timeout %v: %v", peer, err)
+			}
+			m.Close()
+		}
+	})
+}
+
 // TestQuestionsAreShared: however many requests are refused, the leader is asked twenty times a
 // second at most, and none of them waits for longer than an answer and a pause.
 func TestQuestionsAreShared(t *testing.T) {
@@ -76,7 +104,7 @@ func TestQuestionsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const answer, strangers, per = 10 * time.Millisecond, 200, 100
 		asked := 0
-		n := &newest{stopped: t.Context(), pause: askPause, helped: prometheus.NewCounter(
+		n := &newest{stopped: t.Context(), pause: askPause, limit: askLimit, helped: prometheus.NewCounter(
 			prometheus.CounterOpts{Name: "helped"}),
 			readIndex: func(context.Context) error { asked++; time.Sleep(answer); return nil }}
 		began := time.Now()

@@ -14,6 +14,8 @@ type Options struct {
 	ID          string
 	Node        string // name of this master in the cluster, for UniqueJID
 	PublishPort int
+	// cluster_peer_timeout: how long a living master may be silent, as on slow links
+	PeerTimeout time.Duration
 
 	// Channel.
 	MinimumAuthVersion int           // minimum_auth_version; lower versions are refused
