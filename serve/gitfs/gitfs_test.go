@@ -44,6 +44,17 @@ func open(t testing.TB, o Options, remotes ...any) (*Store, *bytes.Buffer) {
 	return s, &log
 }
 
+// reopened opens the folders of a closed store, as the next start of its master does.
+func (s *Store) reopened(t testing.TB, with Agreement) *Store {
+	t.Helper()
+	again, problems, err := New(s.opts, with, nil, nil, nil)
+	if err != nil || len(problems) > 0 {
+		t.Fatal(err, problems)
+	}
+	t.Cleanup(again.Close)
+	return again
+}
+
 // with gives a remote options.
 func with(url string, options ...any) value.Map {
 	m := make([]any, 0, len(options)/2)
@@ -223,11 +234,7 @@ func TestForcePushDeleteAndRestart(t *testing.T) {
 		t.Error("a fetch without news is a change")
 	}
 	s.Close()
-	again, _, err := New(s.opts, newAlone(), nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Close()
+	again := s.reopened(t, newAlone())
 	if got := again.read(t, "a", "base"); got != "2" {
 		t.Errorf("after a restart: %q", got)
 	}
@@ -283,11 +290,7 @@ func TestLocksOfRunsThatAreGone(t *testing.T) {
 	}
 	s.Close()
 	leave("refs/remotes/origin/master", keepRefs+id, "packed-refs", "shallow")
-	again, _, err := New(s.opts, s.with, nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Close()
+	again := s.reopened(t, s.with)
 	for key, o := range again.all(t) {
 		if o.Err != nil {
 			t.Errorf("%s: %v", key, o.Err)

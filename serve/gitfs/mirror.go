@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"clustermaster/store/durable"
@@ -66,6 +67,7 @@ type mirror struct {
 	git     *program
 	caches  *caches
 	readers readers
+	marked  atomic.Bool // damageFile is written
 
 	fetching sync.Mutex // one fetch, pack or maintenance at a time
 

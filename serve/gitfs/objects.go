@@ -41,8 +41,10 @@ func (m *mirror) expected(id string, err error) error {
 	if !errors.Is(err, errLacks) {
 		return err
 	}
-	// Without the mark, the next start finds the same damage.
-	_ = os.WriteFile(filepath.Join(m.dir, damageFile), []byte(id+"\n"), 0o600)
+	if !m.marked.Load() { // without the mark, the next start finds the same damage
+		err := os.WriteFile(filepath.Join(m.dir, damageFile), []byte(id+"\n"), 0o600)
+		m.marked.Store(err == nil)
+	}
 	return fmt.Errorf("the mirror %s is damaged: it lacks object %s; check the disk, and restart this master, which fetches all anew",
 		m.dir, id)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -135,11 +134,7 @@ func TestDamagedMirrorIsNoAbsence(t *testing.T) {
 				damaged("lists", err)
 			}
 			s.Close()
-			again, problems, err := New(s.opts, s.with, nil, slog.New(slog.DiscardHandler), nil)
-			if err != nil || len(problems) > 0 {
-				t.Fatal(err, problems)
-			}
-			t.Cleanup(again.Close)
+			again := s.reopened(t, s.with)
 			if _, found, err := again.Find(t.Context(), "d/file", "base"); found ||
 				!errors.Is(err, errAwaited) {
 				t.Errorf("after a start: %v, %v", found, err)

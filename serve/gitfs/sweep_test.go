@@ -88,11 +88,7 @@ func TestWhatInterruptedGitsLeave(t *testing.T) {
 
 	s.Close()
 	leave("tmp_pack_AbCdEf", "tmp_idx_AbCdEf", ".tmp-4711-pack-0123.idx", "pack-0123.keep")
-	again, _, err := New(s.opts, s.with, nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Close()
+	again := s.reopened(t, s.with)
 	expect("a start")
 	for _, o := range again.all(t) {
 		if o.Err != nil {

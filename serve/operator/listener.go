@@ -121,13 +121,14 @@ func (l *listener) admit(c net.Conn) (*callerConn, error) {
 		l.m.refuse(whyConnections)
 		return nil, errTooMany
 	}
-	l.m.connections.Add(1)
+	l.m.connections.Inc()
 	return &callerConn{UnixConn: uc, caller: caller, free: func() { l.leave(caller) }}, nil
 }
 
 func (l *listener) leave(c Caller) {
 	<-l.slots
-	if l.m.connections.Add(-1); !c.owns() {
+	l.m.connections.Dec()
+	if !c.owns() {
 		l.open.leave(c.UID)
 	}
 }

@@ -1,10 +1,6 @@
 package operator
 
-import (
-	"sync/atomic"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // Reasons why the socket refuses a user, or ends the connection.
 const (
@@ -17,24 +13,27 @@ const (
 )
 
 type metrics struct {
-	connections atomic.Int64
+	connections prometheus.Gauge
 	refused     *prometheus.CounterVec // by why
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "clustermaster_operator_refused_total",
-		Help: "Connections and calls on the commands' socket that were refused, by reason.",
-	}, []string{"why"})}
+	m := &metrics{
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "clustermaster_operator_connections",
+			Help: "Open connections on the commands' socket. New ones wait at 512.",
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "clustermaster_operator_refused_total",
+			Help: "Connections and calls on the commands' socket that were refused, by reason.",
+		}, []string{"why"}),
+	}
 	for _, why := range []string{whyConnections, whyCalls, whyLogins, whyRights, whyLarge,
 		whyFrames} {
 		m.refused.WithLabelValues(why)
 	}
 	if reg != nil {
-		reg.MustRegister(m.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "clustermaster_operator_connections",
-			Help: "Open connections on the commands' socket. New ones wait at 512.",
-		}, func() float64 { return float64(m.connections.Load()) }))
+		reg.MustRegister(m.connections, m.refused)
 	}
 	return m
 }

@@ -362,7 +362,6 @@ func (k *kit) contactNoted() {
 	})
 }
 
-// holds reports whether a node's own disk has a record.
 // notices waits until a node knows that another one is away.
 func (k *kit) notices(name, away string) {
 	k.t.Helper()

@@ -486,10 +486,14 @@ func TestGitDamagedMirror(t *testing.T) {
 			t.Fatalf("the minion has %q, %v\n%v", got, err, r)
 		}
 	}
-	apply(true)
-	if code, _ := master.Stop(t, 20*time.Second); code != 0 {
-		t.Fatalf("it ended with %d", code)
+	stop := func() {
+		t.Helper()
+		if code, _ := master.Stop(t, 20*time.Second); code != 0 {
+			t.Fatalf("it ended with %d", code)
+		}
 	}
+	apply(true)
+	stop()
 	tree := Git(t, repo, "rev-parse", "HEAD:d")
 	found, err := filepath.Glob(filepath.Join(master.Dir, "cache", "clustermaster", "git", "mirrors", "*",
 		"objects", tree[:2], tree[2:]))
@@ -501,13 +505,10 @@ func TestGitDamagedMirror(t *testing.T) {
 	}
 	master.Run(t)
 	apply(false)
-	log, err := os.ReadFile(filepath.Join(master.Dir, "master.log"))
-	if err != nil || !strings.Contains(string(log), "is damaged: it lacks object "+tree) {
-		t.Errorf("the master's log does not name the damage, %v", err)
+	if err := logged(master.Log, "is damaged: it lacks object "+tree); err != nil {
+		t.Error(err)
 	}
-	if code, _ := master.Stop(t, 20*time.Second); code != 0 {
-		t.Fatalf("it ended with %d", code)
-	}
+	stop()
 	master.Run(t)
 	Eventually(t, time.Minute, "the master has all anew", served)
 	apply(true)
