@@ -205,6 +205,19 @@ func await(ctx context.Context, added <-chan struct{}, until <-chan time.Time) b
 	return false
 }
 
+// drop forgets views. Minions that jobs keep at one get the present commits.
+func (j *jobs) drop(gone func(*view) bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.recent = slices.DeleteFunc(j.recent, func(name string) bool {
+		if !gone(j.views[name]) {
+			return false
+		}
+		delete(j.views, name)
+		return true
+	})
+}
+
 func (j *jobs) next() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()

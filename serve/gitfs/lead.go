@@ -29,6 +29,7 @@ func (s *Store) Run(ctx context.Context) error {
 			behind = time.Now()
 			s.catchUp(ctx)
 		}
+		s.mend(ctx, time.Now())
 		if s.with.Leading() {
 			s.round(ctx, s.due(time.Now()))
 		}
@@ -200,7 +201,7 @@ func (s *Store) fetched(ctx context.Context, m *mirror) (refs Refs, refused stri
 	if s.opts.Signers != "" {
 		refused = s.signed(ctx, m, refs)
 	}
-	return refs, refused, m.complete(ctx, refs.tips())
+	return refs, refused, m.judge(ctx, m.complete(ctx, refs.tips()))
 }
 
 // publish makes refs the ones that all masters serve.

@@ -67,7 +67,8 @@ type mirror struct {
 	git     *program
 	caches  *caches
 	readers readers
-	marked  atomic.Bool // damageFile is written
+	broken  atomic.Bool // an object is missing or corrupt: Run makes the mirror anew
+	mending attempt     // the last one to; only Run uses it
 
 	fetching sync.Mutex // one fetch, pack or maintenance at a time
 
@@ -97,11 +98,6 @@ func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Rem
 		key: r.key, remote: r, dir: filepath.Join(dir, r.key), git: git, caches: c,
 		held:    make(map[string]bool),
 		readers: readers{slots: make(chan struct{}, maxReaders)},
-	}
-	if _, err := os.Stat(filepath.Join(m.dir, damageFile)); err == nil {
-		if err := os.RemoveAll(m.dir); err != nil {
-			return nil, fmt.Errorf("remove damaged mirror: %w", err)
-		}
 	}
 	if _, err := os.Stat(filepath.Join(m.dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
 		if err := m.initialise(ctx); err != nil {

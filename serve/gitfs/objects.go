@@ -3,12 +3,15 @@ package gitfs
 import (
 	"bufio"
 	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +23,7 @@ const (
 	maxReaders = 4                // git cat-file processes per mirror
 	idleReader = 30 * time.Second // after which an idle one is ended
 	maxTree    = 64 << 20         // bytes of one tree or commit
+	fatal      = 128              // exit status of a git that gives up
 )
 
 // errMissing means that there is no such file, folder or commit.
@@ -32,21 +36,34 @@ var errLacks = fmt.Errorf("%w in the mirror", errMissing)
 // errLarge means that an object is larger than the caller expects.
 var errLarge = errors.New("too large")
 
-// damageFile is the mark of a damaged mirror, in its folder: the next start makes it anew.
-const damageFile = "clustermaster-damaged"
-
 // expected makes errLacks an error of its own: the mirror names the object itself, so it is
 // damaged, and must not seem to have no such file.
 func (m *mirror) expected(id string, err error) error {
 	if !errors.Is(err, errLacks) {
 		return err
 	}
-	if !m.marked.Load() { // without the mark, the next start finds the same damage
-		err := os.WriteFile(filepath.Join(m.dir, damageFile), []byte(id+"\n"), 0o600)
-		m.marked.Store(err == nil)
+	return m.damage("it lacks object " + id)
+}
+
+// damage notes that the mirror is damaged, and returns the error of the request that found it.
+func (m *mirror) damage(what string) error {
+	m.broken.Store(true)
+	return fmt.Errorf("the mirror %s is damaged: %s; check the disk; this master fetches the mirror anew",
+		m.dir, what)
+}
+
+// judge takes a failure for damage if git can't read something that the mirror must have.
+func (m *mirror) judge(ctx context.Context, err error) error {
+	var said *gitError
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &said) {
+		return err
 	}
-	return fmt.Errorf("the mirror %s is damaged: it lacks object %s; check the disk, and restart this master, which fetches all anew",
-		m.dir, id)
+	if errors.Is(err, errMissing) || slices.ContainsFunc(
+		[]string{"is corrupt", "bad object", "bad tree object", "unable to read", "unresolved delta"},
+		func(words string) bool { return strings.Contains(said.text, words) }) {
+		return m.damage(said.text)
+	}
+	return err
 }
 
 // reader is one git cat-file --batch.
@@ -54,6 +71,7 @@ type reader struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
 	out  *bufio.Reader
+	told *tail // complete once it is closed
 	used time.Time
 	stop context.CancelFunc
 }
@@ -95,7 +113,28 @@ func (m *mirror) object(ctx context.Context, name string,
 		return err
 	}
 	r.close()
+	if ctx.Err() != nil {
+		return err
+	}
+	if why := r.gaveUp(); why != "" {
+		return m.damage(why)
+	}
+	if errors.Is(err, errAltered) {
+		return m.damage(name + " is corrupt")
+	}
 	return err
+}
+
+// gaveUp returns the message of a git that could not read an object and ended, other than for want
+// of memory or files; "" if it did not.
+func (r *reader) gaveUp() string {
+	why := r.told.reason()
+	if r.cmd.ProcessState.ExitCode() != fatal || slices.ContainsFunc(
+		[]string{"Out of memory", "Cannot allocate memory", "Too many open files"},
+		func(lacking string) bool { return strings.Contains(why, lacking) }) {
+		return ""
+	}
+	return why
 }
 
 // ask asks for one object. It reports whether the answer was read as a whole: what is left of one
@@ -123,7 +162,7 @@ func (r *reader) ask(name string, use func(id, kind string, size int64,
 	if size < 0 || abbreviated.MatchString(name) && !strings.HasPrefix(fields[0], name) {
 		return false, fmt.Errorf("read from git cat-file: %.80q does not answer %s", head, name)
 	}
-	content := &body{io.LimitedReader{R: r.out, N: size}}
+	content := newBody(r.out, fields[0], fields[1], size)
 	if err := use(fields[0], fields[1], size, content); err != nil {
 		return false, err
 	}
@@ -136,13 +175,34 @@ func (r *reader) ask(name string, use func(id, kind string, size int64,
 	return true, nil
 }
 
-// body is the content of one answer. One that git's end cuts short ends with io.ErrUnexpectedEOF.
-type body struct{ io.LimitedReader }
+// errAltered means that the bytes of an object are not those that its id is the hash of.
+var errAltered = errors.New("an object was altered")
+
+// body is the content of one answer. One that git's end cuts short ends with io.ErrUnexpectedEOF,
+// one that was altered on the disk with errAltered: git itself does not compare it with the id.
+type body struct {
+	io.LimitedReader
+	id  string
+	sum hash.Hash
+}
+
+func newBody(from io.Reader, id, kind string, size int64) *body {
+	b := &body{LimitedReader: io.LimitedReader{R: from, N: size}, id: id, sum: sha1.New()}
+	if len(id) == hex.EncodedLen(sha256.Size) {
+		b.sum = sha256.New()
+	}
+	fmt.Fprintf(b.sum, "%s %d\x00", kind, size)
+	return b
+}
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.LimitedReader.Read(p)
-	if errors.Is(err, io.EOF) && b.N > 0 {
+	b.sum.Write(p[:n])
+	switch {
+	case errors.Is(err, io.EOF) && b.N > 0:
 		err = io.ErrUnexpectedEOF
+	case errors.Is(err, io.EOF) && hex.EncodeToString(b.sum.Sum(nil)) != b.id:
+		err = errAltered
 	}
 	return n, err
 }
@@ -164,6 +224,8 @@ func (m *mirror) reader() (*reader, error) {
 		stop()
 		return nil, fmt.Errorf("start git cat-file: %w", err)
 	}
+	told := &tail{max: maxStderr}
+	cmd.Stderr = told
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -172,7 +234,8 @@ func (m *mirror) reader() (*reader, error) {
 		stop()
 		return nil, fmt.Errorf("start git cat-file: %w", err)
 	}
-	return &reader{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 64<<10), stop: stop}, nil
+	return &reader{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 64<<10), told: told, stop: stop},
+		nil
 }
 
 func (r *reader) close() {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermaster/serve/fileserver"
 )
@@ -133,16 +134,9 @@ func TestDamagedMirrorIsNoAbsence(t *testing.T) {
 				_, err = s.Lists(t.Context(), "base")
 				damaged("lists", err)
 			}
-			s.Close()
-			again := s.reopened(t, s.with)
-			if _, found, err := again.Find(t.Context(), "d/file", "base"); found ||
-				!errors.Is(err, errAwaited) {
-				t.Errorf("after a start: %v, %v", found, err)
-			}
-			again.all(t)
-			again.adopt() // as Run does
-			if got := again.read(t, "d/link", "base"); got != "text" {
-				t.Errorf("once it is fetched anew: %q", got)
+			s.mend(t.Context(), time.Now())
+			if got := s.read(t, "d/link", "base"); got != "text" || m.broken.Load() {
+				t.Errorf("once it is fetched anew: %q, %v", got, m.broken.Load())
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -63,7 +64,8 @@ func (v *service) Pack(r *gitpb.PackRequest, stream grpc.ServerStreamingServer[g
 	if lacking := m.lacks(r.GetWant()); len(lacking) > 0 {
 		return status.Error(codes.FailedPrecondition, "this master lacks "+lacking[0])
 	}
-	return m.pack(stream.Context(), r.GetWant(), r.GetHave(), &pieces{v.s, stream})
+	return m.judge(stream.Context(),
+		m.pack(stream.Context(), r.GetWant(), r.GetHave(), &pieces{v.s, stream}))
 }
 
 // pieces is a writer that sends in pieces.
@@ -242,6 +244,7 @@ func (s *Store) take(ctx context.Context, m *mirror, from string, commits []stri
 		return err
 	}
 	r, w := io.Pipe()
+	var sent atomic.Pointer[error] // why the pack ended; nil within: it is whole
 	go func() {
 		for {
 			p, err := stream.Recv()
@@ -256,6 +259,7 @@ func (s *Store) take(ctx context.Context, m *mirror, from string, commits []stri
 				} else if st, ok := status.FromError(err); ok {
 					err = fmt.Errorf("%s: %s", from, st.Message())
 				}
+				sent.Store(&err)
 				_ = w.CloseWithError(err)
 				return
 			}
@@ -263,7 +267,14 @@ func (s *Store) take(ctx context.Context, m *mirror, from string, commits []stri
 	}()
 	err = m.take(ctx, r, lacking)
 	_ = r.CloseWithError(io.ErrClosedPipe)
-	return err
+	switch end := sent.Load(); {
+	case err == nil || end == nil:
+		return err
+	case *end != nil: // git knows only that it got no more
+		return *end
+	default:
+		return m.judge(ctx, err)
+	}
 }
 
 // maxHaves bounds the commits that a master lists as its own; more only makes packs smaller.
@@ -284,31 +295,12 @@ func (m *mirror) haves() []string {
 
 // catchUp fetches missing agreed commits from the masters that have them.
 func (s *Store) catchUp(ctx context.Context) {
-	if s.peers == nil {
-		return
-	}
 	tables := s.with.Tables()
 	for _, key := range s.keys {
-		m, t := s.mirrors[key], tables[key]
-		want := t.Refs.tips()
-		for _, pin := range t.Pins {
-			want = append(want, pin.Commit)
-		}
-		if len(m.lacks(want)) == 0 {
-			continue
-		}
-		var last error
-		for _, node := range s.peers.Members() {
-			if node == s.peers.Self() || !s.peers.Alive(node) {
-				continue
-			}
-			if last = s.take(ctx, m, node, want); last == nil {
-				break
-			}
-		}
-		if last != nil && ctx.Err() == nil {
-			s.once("agreed commits are not here yet; trying again", m.key+last.Error(), "remote",
-				m.remote.Label(), "err", last)
+		m := s.mirrors[key]
+		if err := s.gather(ctx, m, tables[key].commits()); err != nil && ctx.Err() == nil {
+			s.once("agreed commits are not here yet; trying again", m.key+err.Error(), "remote",
+				m.remote.Label(), "err", err)
 		}
 	}
 	s.adopt()

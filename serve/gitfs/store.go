@@ -171,7 +171,6 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 		rate: pace.NewThrottle(o.Rate), newHash: newHash, jobs: newJobs(), firstWait: firstWait,
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.register(reg)
 	s.dropAll()
 	if err := os.MkdirAll(s.caches.folder, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make folder for contents: %w", err)
@@ -202,6 +201,7 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 		s.mirrors[r.key] = m
 	}
 	s.keys = slices.Sorted(maps.Keys(s.mirrors))
+	s.register(reg)
 	s.look()
 	return s, problems, nil
 }
@@ -224,8 +224,19 @@ func (s *Store) register(reg prometheus.Registerer) {
 		Name: "clustermaster_git_missing_branches_total",
 		Help: "Pillars from a branch that is not there, by result: fetched, waited (for the fetch of another one), limited.",
 	}, []string{"result"})
+	damaged := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "clustermaster_git_damaged_mirrors",
+		Help: "Mirrors with missing or corrupt objects that were not fetched anew yet.",
+	}, func() (n float64) {
+		for _, m := range s.mirrors {
+			if m.broken.Load() {
+				n++
+			}
+		}
+		return n
+	})
 	if reg != nil {
-		reg.MustRegister(s.fetches, s.failures, s.requests, s.moved, s.missing)
+		reg.MustRegister(s.fetches, s.failures, s.requests, s.moved, s.missing, damaged)
 	}
 }
 
@@ -364,17 +375,22 @@ func (s *Store) adopt() bool {
 			all = false
 			continue
 		}
-		m.mu.Lock()
-		m.served, m.seq = t.Refs, t.Seq
-		m.mu.Unlock()
-		if err := m.saveServed(t.Seq, t.Refs); err != nil {
-			s.log.Warn("served commits not saved to disk; a restart reads them from the cluster's state",
-				"remote", m.remote.Label(), "err", err)
-		}
+		s.serve(m, t)
 	}
 	s.look() // pins may have changed
 	s.calm.Store(all)
 	return all
+}
+
+// serve puts in force what was agreed on, which the mirror has.
+func (s *Store) serve(m *mirror, t Table) {
+	m.mu.Lock()
+	m.served, m.seq = t.Refs, t.Seq
+	m.mu.Unlock()
+	if err := m.saveServed(t.Seq, t.Refs); err != nil {
+		s.log.Warn("served commits not saved to disk; a restart reads them from the cluster's state",
+			"remote", m.remote.Label(), "err", err)
+	}
 }
 
 // Follow must be called whenever the agreement has changed.

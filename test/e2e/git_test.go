@@ -452,9 +452,10 @@ func TestGitPillarOfNewBranch(t *testing.T) {
 	}
 }
 
-// TestGitDamagedMirror takes a folder out of a master's mirror. A minion's state then fails and
-// changes nothing: the file of the same name in file_roots does not take the place of git's. The
-// next start mends it.
+// TestGitDamagedMirror damages the mirrors of all masters, and takes the remote away. A minion's
+// state then fails and changes nothing: the file of the same name in file_roots does not take the
+// place of git's. Once the remote is back, the masters fetch everything anew by themselves: the
+// leader from there, the others from it. One that is damaged alone does not need the remote.
 func TestGitDamagedMirror(t *testing.T) {
 	t.Parallel()
 	repo := gitRepo(t)
@@ -486,30 +487,63 @@ func TestGitDamagedMirror(t *testing.T) {
 			t.Fatalf("the minion has %q, %v\n%v", got, err, r)
 		}
 	}
-	stop := func() {
+	move := func(from, to string) {
 		t.Helper()
-		if code, _ := master.Stop(t, 20*time.Second); code != 0 {
-			t.Fatalf("it ended with %d", code)
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
 		}
 	}
 	apply(true)
-	stop()
-	tree := Git(t, repo, "rev-parse", "HEAD:d")
-	found, err := filepath.Glob(filepath.Join(master.Dir, "cache", "clustermaster", "git", "mirrors", "*",
-		"objects", tree[:2], tree[2:]))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("%v, %v", found, err)
+	if code, _ := master.Stop(t, 20*time.Second); code != 0 {
+		t.Fatalf("it ended with %d", code)
 	}
-	if err := os.Remove(found[0]); err != nil {
-		t.Fatal(err)
+	for _, m := range c.Masters {
+		spoilMirror(t, m)
 	}
+	move(repo, repo+".away")
 	master.Run(t)
 	apply(false)
-	if err := logged(master.Log, "is damaged: it lacks object "+tree); err != nil {
+	if err := logged(master.Log, " is damaged: "); err != nil {
 		t.Error(err)
 	}
-	stop()
-	master.Run(t)
-	Eventually(t, time.Minute, "the master has all anew", served)
+	Eventually(t, time.Minute, "an attempt fails", func() error {
+		return logged(master.Log, "the damaged git mirror can't be fetched anew")
+	})
+	move(repo+".away", repo)
+	Eventually(t, 2*time.Minute, "the master has all anew", served)
 	apply(true)
+	move(repo, repo+".away")
+	if code, _ := master.Stop(t, 20*time.Second); code != 0 {
+		t.Fatalf("it ended with %d", code)
+	}
+	spoilMirror(t, master)
+	master.Run(t)
+	Eventually(t, time.Minute, "the master has all anew from the others", served)
+	log, err := os.ReadFile(master.Log)
+	if n := strings.Count(string(log), "the git mirror is whole again"); n != 2 || err != nil {
+		t.Errorf("the mirror was replaced %d times, want 2, %v", n, err)
+	}
+}
+
+// spoilMirror alters bytes of all objects in the mirror of a master.
+func spoilMirror(t *testing.T, m *Master) {
+	t.Helper()
+	objects := filepath.Join(m.Dir, "cache", "clustermaster", "git", "mirrors", "*", "objects")
+	found, err := filepath.Glob(filepath.Join(objects, "??", "*"))
+	packs, err2 := filepath.Glob(filepath.Join(objects, "pack", "*.pack"))
+	if found = append(found, packs...); err != nil || err2 != nil || len(found) == 0 {
+		t.Fatal(found, err, err2)
+	}
+	for _, file := range found {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 12; i < len(b); i += 7 {
+			b[i] ^= 1
+		}
+		if err := errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, b, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
