@@ -50,14 +50,23 @@ func newProgram(path, dir string, timeout time.Duration) (*program, error) {
 			return nil, errors.New("git is not installed; install the package git")
 		}
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make folder for git: %w", err)
+	p := &program{path: path, dir: dir, timeout: timeout}
+	return p, p.prepare()
+}
+
+// prepare makes the folder with askpass, unless that is there.
+func (p *program) prepare() error {
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return fmt.Errorf("make folder for git: %w", err)
 	}
-	ask := filepath.Join(dir, "askpass")
+	ask := filepath.Join(p.dir, "askpass")
+	if had, err := os.ReadFile(ask); err == nil && string(had) == askpass {
+		return nil
+	}
 	if err := os.WriteFile(ask, []byte(askpass), 0o700); err != nil {
-		return nil, fmt.Errorf("write askpass: %w", err)
+		return fmt.Errorf("write askpass: %w", err)
 	}
-	return &program{path: path, dir: dir, timeout: timeout}, nil
+	return nil
 }
 
 // kept are the variables of this process that git gets: for programs, home, certificates and the

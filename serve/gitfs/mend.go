@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,11 +19,15 @@ type attempt struct {
 	error string
 }
 
-// mend makes damaged mirrors anew. Until a new one is complete, the damaged one serves what it can.
+// mend makes mirrors anew that are damaged, or that somebody has removed. Until a new one is
+// complete, a damaged one serves what it can.
 func (s *Store) mend(ctx context.Context, now time.Time) {
 	for _, key := range s.keys {
 		m := s.mirrors[key]
 		last := m.mending
+		if m.removed() {
+			m.broken.Store(true)
+		}
 		if !m.broken.Load() || now.Sub(last.at) < mendAgain {
 			continue
 		}
@@ -52,6 +57,9 @@ func (s *Store) remake(ctx context.Context, m *mirror) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove what an earlier attempt left: %w", err)
+	}
+	if err := s.git.prepare(); err != nil {
+		return err
 	}
 	fresh, err := openMirror(ctx, s.git, s.caches, dir, m.remote)
 	if err != nil {
@@ -158,7 +166,10 @@ func (m *mirror) replace(ctx context.Context, fresh *mirror, aside string) error
 		}
 	}
 	m.rest(time.Now().Add(time.Hour))
-	if err := os.Rename(m.dir, aside); err != nil {
+	if err := os.MkdirAll(filepath.Dir(m.dir), 0o700); err != nil {
+		return fmt.Errorf("make folder of mirrors: %w", err)
+	}
+	if err := os.Rename(m.dir, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("put damaged mirror aside: %w", err)
 	}
 	if err := os.Rename(fresh.dir, m.dir); err != nil {

@@ -285,3 +285,39 @@ func TestAlteredObject(t *testing.T) {
 		})
 	}
 }
+
+// TestRemovedFolders removes what an administrator may take for a cache, while the master runs.
+func TestRemovedFolders(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"mirrors", "."} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepo(t)
+			r.write(map[string]string{"d/file": "text", "large": strings.Repeat("0123456789abcdef", 1<<16)})
+			r.commit("one")
+			s, _ := open(t, Options{}, "file://"+r.dir)
+			s.all(t)
+			if err := os.RemoveAll(filepath.Join(s.opts.Dir, name)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := s.text(t.Context(), "d/file"); err == nil {
+				t.Errorf("once it is removed: %q", got)
+			}
+			s.mend(t.Context(), time.Now())
+			if got := s.read(t, "d/file", "base"); got != "text" {
+				t.Errorf("fetched anew: %q", got)
+			}
+			if got := s.read(t, "large", "base"); len(got) != 1<<20 {
+				t.Errorf("fetched anew, the large file has %d bytes", len(got))
+			}
+			for _, o := range s.all(t) {
+				if o.Err != nil {
+					t.Error(o.Err)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(s.opts.Dir, "askpass")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -99,7 +99,7 @@ func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Rem
 		held:    make(map[string]bool),
 		readers: readers{slots: make(chan struct{}, maxReaders)},
 	}
-	if _, err := os.Stat(filepath.Join(m.dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
+	if m.removed() {
 		if err := m.initialise(ctx); err != nil {
 			return nil, err
 		}
@@ -113,6 +113,12 @@ func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Rem
 		}
 	}
 	return m, nil
+}
+
+// removed reports whether there is no mirror on the disk.
+func (m *mirror) removed() bool {
+	_, err := os.Stat(filepath.Join(m.dir, "HEAD"))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // unlock removes the locks that a killed git left behind, below folders of refs. No git may be

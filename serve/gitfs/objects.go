@@ -23,7 +23,7 @@ const (
 	maxReaders = 4                // git cat-file processes per mirror
 	idleReader = 30 * time.Second // after which an idle one is ended
 	maxTree    = 64 << 20         // bytes of one tree or commit
-	fatal      = 128              // exit status of a git that gives up
+	fatal      = 128              // exit status of a git that can't read an object
 )
 
 // errMissing means that there is no such file, folder or commit.
@@ -116,25 +116,13 @@ func (m *mirror) object(ctx context.Context, name string,
 	if ctx.Err() != nil {
 		return err
 	}
-	if why := r.gaveUp(); why != "" {
-		return m.damage(why)
+	if r.cmd.ProcessState.ExitCode() == fatal {
+		return m.damage(r.told.reason())
 	}
 	if errors.Is(err, errAltered) {
 		return m.damage(name + " is corrupt")
 	}
 	return err
-}
-
-// gaveUp returns the message of a git that could not read an object and ended, other than for want
-// of memory or files; "" if it did not.
-func (r *reader) gaveUp() string {
-	why := r.told.reason()
-	if r.cmd.ProcessState.ExitCode() != fatal || slices.ContainsFunc(
-		[]string{"Out of memory", "Cannot allocate memory", "Too many open files"},
-		func(lacking string) bool { return strings.Contains(why, lacking) }) {
-		return ""
-	}
-	return why
 }
 
 // ask asks for one object. It reports whether the answer was read as a whole: what is left of one
