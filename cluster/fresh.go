@@ -14,7 +14,11 @@ const freshPatience = 3 * time.Second
 func (n *Node) Fresh(ctx context.Context) (note string) {
 	ctx, cancel := context.WithTimeout(ctx, freshPatience)
 	defer cancel()
-	if err := n.ReadIndex(ctx); err != nil {
+	err := ErrNotFounded
+	if _, member := n.state.Cluster(); member {
+		err = n.ReadIndex(ctx)
+	}
+	if err != nil {
 		n.log.Warn("the leader does not answer; this is what this master knew last", "err", err)
 		return "this master can't ask the leader and shows its last knowledge: " + err.Error()
 	}

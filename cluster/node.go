@@ -532,9 +532,13 @@ func (n *Node) membersChanged(c fsm.Change) {
 // State returns the replicated state. Its read methods are safe for concurrent use.
 func (n *Node) State() *fsm.State { return n.state }
 
-// Ring returns the placement of data, computed once per epoch. Before founding it has no members.
+// Ring returns the placement of data, computed once per epoch. It has no members before the first
+// one, and is nil while this master is in no cluster.
 func (n *Node) Ring() *hashring.Ring {
-	c, _ := n.state.Cluster()
+	c, member := n.state.Cluster()
+	if !member {
+		return nil
+	}
 	r := n.state.Ring()
 	if have := n.ring.Load(); have != nil && have.Epoch() == r.Epoch {
 		return have

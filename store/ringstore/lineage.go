@@ -59,6 +59,9 @@ func (s *Store) current(ctx context.Context) (*rings.View, error) {
 	if v != nil {
 		return s.extend(ctx, ring)
 	}
+	if ring == nil {
+		return nil, fmt.Errorf("%w (it is in no cluster)", ErrNotReady)
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadyTimeout)
 	defer cancel()
 	for {

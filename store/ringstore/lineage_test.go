@@ -1,7 +1,9 @@
 package ringstore
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -237,4 +239,25 @@ func TestReplacedWhileTheRingSettles(t *testing.T) {
 		t.Error(err)
 	}
 	k.settled()
+}
+
+// TestInNoCluster writes and reads on a master that is in no cluster yet: that fails at once, for
+// nobody knows when it will be in one.
+func TestInNoCluster(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.TempDir(), alone{}, Options{ReadyTimeout: time.Hour}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = s.Write(ctx, "job", Put{Space: SpaceJobs, Name: "r/web1"})
+	if !errors.Is(err, ErrNotReady) {
+		t.Errorf("a write: %v", err)
+	}
+	_, _, err = s.Get(ctx, Key{Space: SpaceJobs, Place: "job", Name: "r/web1"})
+	if !errors.Is(err, ErrNotReady) {
+		t.Errorf("a read: %v", err)
+	}
 }

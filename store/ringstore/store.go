@@ -26,7 +26,7 @@ import (
 type Peers interface {
 	// Self returns this master's node name ("id/incarnation").
 	Self() string
-	// Ring returns the newest ring that the cluster agreed on; nil if this master has none yet.
+	// Ring returns the newest ring that the cluster agreed on; nil if this master is in no cluster.
 	Ring() *hashring.Ring
 	// Conn returns a connection to another master.
 	Conn(node string) (grpc.ClientConnInterface, error)
@@ -45,7 +45,7 @@ type Options struct {
 	WriteTimeout time.Duration // of one RPC that writes; default 5 s
 	// of one read, and the longest silence within a list or scan; default 10 s
 	ReadTimeout  time.Duration
-	ReadyTimeout time.Duration // how long an operation waits for the first ring; default 5 s
+	ReadyTimeout time.Duration // how long a member's operation waits for the first ring; default 5 s
 	// of a whole list or scan of another master; default 10 min
 	StreamTimeout time.Duration
 	StatusEvery   time.Duration // between status requests to each other master; default 1 s
