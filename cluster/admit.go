@@ -91,7 +91,7 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello,
 	}
 	cluster, founded := n.state.Cluster()
 	switch {
-	case !founded && len(n.pins.known()) == 0 && !n.founding():
+	case !founded && len(n.pins.known()) == 0 && !n.Founding():
 		reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_NONE, Set: n.cfg.set(),
 			Former: n.former.message()}
 		if !r.GetFound() {
@@ -178,7 +178,7 @@ func (n *Node) awaitFounding(ctx context.Context) {
 	for {
 		moved := n.moved.next()
 		if _, founded := n.state.Cluster(); founded && !n.standsAlone() || !founded &&
-			!n.founding() && (len(n.pins.known()) > 0 || !n.mightFound()) {
+			!n.Founding() && (len(n.pins.known()) > 0 || !n.mightFound()) {
 			return
 		}
 		select {

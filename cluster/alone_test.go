@@ -115,6 +115,30 @@ func TestAloneFoundsWithTheKeyThatIsThere(t *testing.T) {
 	}
 }
 
+// TestAloneMakesNoOtherKey founds without the key that minions know: only an operator's order makes
+// another one.
+func TestAloneMakesNoOtherKey(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("minions know another key")
+	cfg := cluster.Config{ID: "m1", DataDir: filepath.Join(t.TempDir(), "data"),
+		MayMakeKey: func() error { return lost }}
+	n, err := cluster.Open(cfg, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := n.Run(ctx); !errors.Is(err, lost) {
+		t.Errorf("it ended with %v", err)
+	}
+	if _, founded := n.State().Cluster(); founded {
+		t.Error("it founded")
+	}
+	cfg.Found = true
+	n, _ = alone(t, cfg)
+	serving(t, n)
+}
+
 // A stand-alone master has no leader to wait for, at its first start and later.
 func TestAloneWaitsForNoLeader(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,7 @@ func (n *Node) become(ctx context.Context) error {
 					trouble.say(n, "not in touch with the cluster, asking its members again", err)
 				}
 			}
-		case n.founding() && len(n.servers()) > 0:
+		case n.Founding() && len(n.servers()) > 0:
 			wait = memberPause // bootstrapped: the leader's duties finish the founding
 		case len(n.pins.known()) > 0 && !n.lost():
 			wait = memberPause // admitted: the leader sends the state
@@ -181,6 +181,11 @@ func (n *Node) foundOrJoin(ctx context.Context) (done bool, err error) {
 // bootstrap makes this master the only voter of a new group. It writes the marker first, so that
 // the next start finishes the founding after a crash.
 func (n *Node) bootstrap() error {
+	if n.former.key == nil && n.cfg.MayMakeKey != nil && !n.cfg.Found && !n.Founding() {
+		if err := n.cfg.MayMakeKey(); err != nil {
+			return err
+		}
+	}
 	if err := durable.WriteFile(filepath.Join(n.cfg.DataDir, foundingFile), nil); err != nil {
 		return err
 	}
@@ -206,7 +211,7 @@ func (n *Node) raftAddr(m fsm.Member) raft.ServerAddress {
 
 // afterFounding calls OnFounded on the founder until it has succeeded once.
 func (n *Node) afterFounding(ctx context.Context) error {
-	if !n.founding() {
+	if !n.Founding() {
 		return nil
 	}
 	if n.cfg.OnFounded != nil {

@@ -75,7 +75,10 @@ type Config struct {
 	// new one of KeySize bits.
 	FoundingKeys []FoundingKey
 	KeySize      int // option keysize, default 2048
-	Partitions   int // of the ring, fixed at founding; default 256
+	// MayMakeKey returns why founding may not make a new key; nil: it may. An operator's order
+	// (Found) overrides it.
+	MayMakeKey func() error
+	Partitions int // of the ring, fixed at founding; default 256
 
 	// StateSync reports how far this master is with the roots; promotion waits for a joiner's copy.
 	// Nil: there is nothing to copy. It is called from Run on, must not block, and must be safe for

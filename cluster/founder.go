@@ -95,7 +95,7 @@ func (f *former) sayOthers(log *slog.Logger) {
 
 // sayLeftOut logs once, on a master that joined, that the key it had before is not the cluster's.
 func (n *Node) sayLeftOut() {
-	if n.leftOut || n.former.key == nil || n.founding() {
+	if n.leftOut || n.former.key == nil || n.Founding() {
 		return
 	}
 	key := n.ClusterKey()
@@ -185,7 +185,7 @@ func (n *Node) promise(from peer.Hello, r *clusterpb.JoinRequest) (bool, error) 
 	}
 	n.promising.Lock()
 	defer n.promising.Unlock()
-	if n.founding() {
+	if n.Founding() {
 		return false, nil
 	}
 	n.mu.Lock()

@@ -87,8 +87,9 @@ func (n *Node) Phase() Phase {
 	return p
 }
 
-// founding reports whether this master is founding.
-func (n *Node) founding() bool {
+// Founding reports whether this master is founding: it has decided to, and Config.OnFounded has not
+// succeeded yet.
+func (n *Node) Founding() bool {
 	_, f := n.membership.is()
 	return f.founding
 }

@@ -99,7 +99,7 @@ func (n *Node) compareSecret() {
 // mayBegin reports whether the state knows this master as a member with its share of the data.
 func (n *Node) mayBegin() bool {
 	_, member := n.state.MemberByNode(n.self.Node)
-	return member && !n.founding() && slices.Contains(n.state.Ring().Members, n.self.Node)
+	return member && !n.Founding() && slices.Contains(n.state.Ring().Members, n.self.Node)
 }
 
 // knowsTime reports whether this master's clock was compared with those of most members. It asks

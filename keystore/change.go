@@ -286,13 +286,13 @@ func (s *Store) ImportDir(ctx context.Context, dir string) (n int, err error) {
 // maxNamed bounds the ids in a log line.
 const maxNamed = 20
 
-// ImportDirs imports the key folders of an existing Salt master one after the other, each only
-// once.
-func (s *Store) ImportDirs(ctx context.Context, dirs ...string) error {
+// ImportDirs imports the key folders of a former master one after the other, each only once, when
+// this one founds its cluster. Then e, which may be nil, begins to export.
+func (s *Store) ImportDirs(ctx context.Context, e *Exporter, dirs ...string) error {
 	for _, dir := range slices.Compact(dirs) {
 		if _, err := s.ImportDir(ctx, dir); err != nil {
 			return err
 		}
 	}
-	return nil
+	return e.begin()
 }

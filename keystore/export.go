@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -34,36 +35,42 @@ const (
 // preseeded only if the journal does not list it, so a key that was deleted while this master was
 // down is never imported again.
 //
+// While this master is in no cluster or is founding one, the files may be all that is left of the
+// keys, so they stay as they are until the founder has imported them.
+//
 // Use one Exporter per directory. Call Follow from the goroutine that delivers the changes, and the
 // other methods, except TakeIn, from one goroutine only.
 type Exporter struct {
-	store *Store
-	dir   string
-	log   *slog.Logger
+	store    *Store
+	dir      string
+	founding func() bool
+	log      *slog.Logger
 
 	mu      sync.Mutex // guards all below, and the files: export and import must not overlap
 	ours    map[string]bool
 	journal *os.File
 	lines   int
 	index   uint64
-	synced  bool
+	synced  bool // the files were compared with all keys
 	// quiet is the time of minions/ at a look that left no file for later; zero: look again.
 	quiet time.Time
 }
 
-// NewExporter makes the key folders of dir if absent and reads the journal. Close releases it.
-func NewExporter(s *Store, dir string, log *slog.Logger) (*Exporter, error) {
+// NewExporter makes the key folders of dir if absent and reads the journal. Founding reports
+// whether this master is founding its cluster. Close releases it.
+func NewExporter(s *Store, dir string, founding func() bool, log *slog.Logger) (*Exporter,
+	error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	e := &Exporter{store: s, dir: dir, log: log.With("component", "keystore"),
+	e := &Exporter{store: s, dir: dir, founding: founding, log: log.With("component", "keystore"),
 		ours: make(map[string]bool)}
 	for _, st := range States {
 		if err := os.MkdirAll(filepath.Join(dir, st.String()), 0o755); err != nil {
 			return nil, fmt.Errorf("open key export: %w", err)
 		}
 	}
-	if err := e.readJournal(); err != nil {
+	if err := e.openJournal(); err != nil {
 		return nil, fmt.Errorf("open key export: %w", err)
 	}
 	return e, nil
@@ -86,12 +93,15 @@ func (e *Exporter) Index() uint64 {
 	return e.index
 }
 
-// Follow handles a change; register it with cluster.Node.OnApply. It writes what changed, or after
-// a snapshot compares everything.
+// Follow handles a change; register it with cluster.Node.OnApply. It writes what changed, or at
+// first and after a snapshot compares everything.
 func (e *Exporter) Follow(index uint64, c fsm.Change) {
+	if _, member := e.store.node.State().Cluster(); !member || e.founding() {
+		return
+	}
 	var err error
 	switch {
-	case c.Restored:
+	case c.Restored || !e.compared():
 		err = e.Sync(index)
 	case len(c.Keys) > 0:
 		ids := make([]string, len(c.Keys))
@@ -104,6 +114,24 @@ func (e *Exporter) Follow(index uint64, c fsm.Change) {
 		e.log.Warn("keys not exported to files; salt-key and the masters work without the files", "dir",
 			e.dir, "err", err)
 	}
+}
+
+func (e *Exporter) compared() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.synced
+}
+
+// begin compares everything, after the founder has imported the keys of the folders. What the
+// journal lists is of a former cluster: none of it is removed. A nil Exporter has no folders.
+func (e *Exporter) begin() error {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	clear(e.ours)
+	e.mu.Unlock()
+	return e.Sync(e.store.node.State().AppliedIndex())
 }
 
 // desired returns the files that an id should have, by folder.
@@ -333,7 +361,7 @@ func (e *Exporter) note(op, what string) error {
 	return nil
 }
 
-func (e *Exporter) readJournal() error {
+func (e *Exporter) openJournal() error {
 	f, err := os.OpenFile(filepath.Join(e.dir, JournalName), os.O_RDWR|os.O_APPEND|noFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -341,25 +369,52 @@ func (e *Exporter) readJournal() error {
 	if err != nil {
 		return err
 	}
-	sc := bufio.NewScanner(f)
-	for sc.Scan() {
+	e.journal = f
+	e.index, e.lines, err = readJournal(f, e.ours)
+	return err
+}
+
+// readJournal adds to ours the files that a journal lists.
+func readJournal(from io.Reader, ours map[string]bool) (index uint64, lines int, err error) {
+	sc := bufio.NewScanner(from)
+	for ; sc.Scan(); lines++ {
 		line := sc.Text()
 		if len(line) < 2 {
 			continue
 		}
 		switch line[0] {
 		case '+':
-			e.ours[line[1:]] = true
+			ours[line[1:]] = true
 		case '-':
-			delete(e.ours, line[1:])
+			delete(ours, line[1:])
 		case '@':
 			// a torn line counts as 0: compare everything
-			e.index, _ = strconv.ParseUint(line[1:], 10, 64)
+			index, _ = strconv.ParseUint(line[1:], 10, 64)
 		}
-		e.lines++
 	}
-	e.journal = f
-	return sc.Err()
+	return index, lines, sc.Err()
+}
+
+// CountExported counts the accepted keys that this program wrote into a pki directory.
+func CountExported(dir string) (n int, err error) {
+	f, err := os.OpenFile(filepath.Join(dir, JournalName), os.O_RDONLY|noFollow, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	ours := make(map[string]bool)
+	if _, _, err := readJournal(f, ours); err != nil {
+		return 0, err
+	}
+	for name := range ours {
+		if folder, _, _ := strings.Cut(name, "/"); folder == Accepted.String() {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // writeJournal rewrites the journal without undone lines.

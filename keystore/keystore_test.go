@@ -41,14 +41,19 @@ type group struct {
 func newGroup(t testing.TB) *group {
 	t.Helper()
 	g := &group{state: fsm.New(), quorum: true}
-	node := fsm.NodeName("m1", "1")
-	g.apply(&fsm.Found{
-		Cluster: fsm.Cluster{UUID: "u", Partitions: 256},
-		Member:  fsm.Member{Node: node, ID: "m1", Incarnation: "1"},
-		AES:     "a", Session: []byte("s"), At: time.Now(),
-	})
+	g.found()
 	return g
 }
+
+func (g *group) found() {
+	g.apply(&fsm.Found{
+		Cluster: fsm.Cluster{UUID: "u", Partitions: 256},
+		Member:  fsm.Member{Node: fsm.NodeName("m1", "1"), ID: "m1", Incarnation: "1"},
+		AES:     "a", Session: []byte("s"), At: time.Now(),
+	})
+}
+
+func neverFounding() bool { return false }
 
 func (g *group) apply(c fsm.Command) fsm.Result {
 	g.index++
@@ -427,7 +432,7 @@ func TestExportFollowsAndTakesIn(t *testing.T) {
 	s := store(t, g)
 	dir := t.TempDir()
 	open := func() *keystore.Exporter {
-		e, err := keystore.NewExporter(s, dir, nil)
+		e, err := keystore.NewExporter(s, dir, neverFounding, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

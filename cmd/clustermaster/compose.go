@@ -265,7 +265,7 @@ func (r *process) openCluster(found bool) error {
 	cfg.Alarms, cfg.LastBackup = r.backups.Alarms, r.backups.LastGood
 	cfg.OnFounded = func(ctx context.Context, n *cluster.Node) error {
 		o.EndFounding()
-		return r.keys.ImportDirs(ctx, o.KeysDir(), o.PkiDir)
+		return r.keys.ImportDirs(ctx, r.export, o.KeysDir(), o.PkiDir)
 	}
 	nextlevel.Tune(&cfg)
 	var port cluster.PeerPort // nil stays nil
@@ -348,11 +348,12 @@ func (r *process) openExports() error {
 		return nil
 	}
 	var err error
-	if r.export, err = keystore.NewExporter(r.keys, o.KeysDir(), r.log); err != nil {
+	if r.export, err = keystore.NewExporter(r.keys, o.KeysDir(), r.node.Founding, r.log); err != nil {
 		return err
 	}
 	r.node.OnApply(r.export.Follow)
 	if r.port == nil {
+		r.node.OnApply(settings.OwnKey(o, r.node.ClusterKey, r.log).Follow)
 		return nil
 	}
 	if r.peers, err = cluster.NewPeerFiles(r.node, filepath.Join(o.KeysDir(), "peers"),

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"clustermaster/statesync"
 	"clustermaster/store/ringstore"
 	"clustermaster/transport/peer"
+	"clustermaster/wire"
 )
 
 // Cluster takes the Raft node's configuration from the options. The caller adds the rest: keys,
@@ -43,6 +45,7 @@ func Cluster(o *config.Options) cluster.Config {
 		PublishSession: o.PublishSession,
 		KeySize:        o.KeySize,
 		FoundingKeys:   FoundingKeys(o),
+		MayMakeKey:     func() error { return keyLost(o) },
 	}
 	c.HeartbeatTimeout, c.ElectionTimeout = electionTimes(o)
 	return c
@@ -143,6 +146,32 @@ func FoundingKeys(o *config.Options) []cluster.FoundingKey {
 	add(o.PkiDir, strings.TrimSuffix(o.ID, "_master")+".pem", o.KeyPass.Reveal())
 	add(o.PkiDir, "master.pem", o.KeyPass.Reveal())
 	return keys
+}
+
+// keyLost says that minions whose keys this program exported know a key that is gone.
+func keyLost(o *config.Options) error {
+	n, err := keystore.CountExported(o.KeysDir())
+	if err != nil {
+		return fmt.Errorf("read the list of exported keys: %w", err)
+	}
+	if n == 0 {
+		return nil
+	}
+	pair := filepath.Join(o.PkiDir, "master")
+	if o.ClusterID != "" {
+		pair = filepath.Join(o.ClusterPkiDir, "cluster")
+	}
+	return fmt.Errorf("the key that minions know is gone: %s, which had it, is new, and the %d minions in %s refuse another key. "+
+		"Nothing was changed. With a backup: start once with salt-master --found, then restore it with salt-run cluster.restore. "+
+		"With the pair that cluster.export_key wrote: put it there as %s.pem and .pub. "+
+		"With neither, --found makes a new key; then delete minion_master.pub on the minions",
+		o.DataDir(), n, filepath.Join(o.KeysDir(), keystore.Accepted.String()), pair)
+}
+
+// OwnKey keeps the key of a stand-alone master in pki_dir.
+func OwnKey(o *config.Options, key func() *wire.PrivateKey, log *slog.Logger) *cluster.OwnKey {
+	return &cluster.OwnKey{Dir: o.PkiDir, Pass: o.KeyPass.Reveal(), PublicOnly: o.SealKey != "",
+		Key: key, Log: log}
 }
 
 // DropFile is where Salt's own salt-key asks for a new AES key.

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"clustermaster/cluster"
 	"clustermaster/config"
 	"clustermaster/serve/master"
-	"clustermaster/store/durable"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -135,25 +135,8 @@ func signKey(o *config.Options) (*wire.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make master_sign_pubkey key: %w", err)
 	}
-	text, err := k.SealedPEM(o.SigningKeyPass.Reveal())
-	if err != nil {
+	if err := cluster.WriteKeyPair(path, k, o.SigningKeyPass.Reveal()); err != nil {
 		return nil, fmt.Errorf("make master_sign_pubkey key: %w", err)
-	}
-	for _, f := range []struct { // the private key last: with it, both are there
-		name string
-		text []byte
-		mode os.FileMode
-	}{
-		{filepath.Join(o.PkiDir, o.MasterSignKeyName+".pub"), []byte(k.Public().Text() + "\n"), 0o644},
-		{path, text, 0o400},
-	} {
-		err := durable.WriteFile(f.name, f.text)
-		if err == nil {
-			err = os.Chmod(f.name, f.mode)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("write master_sign_pubkey key: %w", err)
-		}
 	}
 	return k, nil
 }

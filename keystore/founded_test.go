@@ -1,0 +1,123 @@
+package keystore_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"clustermaster/cluster/fsm"
+	"clustermaster/keystore"
+)
+
+// accepted lists the ids of the accepted keys in a pki directory.
+func accepted(t *testing.T, dir string) []string {
+	t.Helper()
+	keys, err := keystore.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, k := range keys {
+		if k.State == keystore.Accepted {
+			ids = append(ids, k.ID)
+		}
+	}
+	return ids
+}
+
+// exported is the pki directory of a master that had two minions and whose cachedir is gone.
+func exported(t *testing.T) string {
+	t.Helper()
+	g := newGroup(t)
+	s := store(t, g)
+	dir := t.TempDir()
+	e, err := keystore.NewExporter(s, dir, neverFounding, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.followed = e.Follow
+	e.Follow(g.index, fsm.Change{Restored: true})
+	keys := []keystore.Key{{ID: "web1", State: keystore.Accepted, Pub: pems()[0]},
+		{ID: "web2", State: keystore.Accepted, Pub: pems()[1]}}
+	if n, err := s.Import(t.Context(), keys); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := keystore.CountExported(dir); n != 2 || err != nil {
+		t.Fatalf("%d keys are exported, %v", n, err)
+	}
+	return dir
+}
+
+// TestFoundedAnew founds again over the files of a former cluster: it takes its minions over. Files
+// stay at each moment at which this master may end.
+func TestFoundedAnew(t *testing.T) {
+	t.Parallel()
+	dir := exported(t)
+	g := &group{state: fsm.New(), quorum: true}
+	s, founding := store(t, g), false
+	e, err := keystore.NewExporter(s, dir, func() bool { return founding }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.followed = e.Follow
+	has := func(when string, want ...string) {
+		t.Helper()
+		if got := accepted(t, dir); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	e.Follow(g.index, fsm.Change{Restored: true})
+	has("in no cluster", "web1", "web2")
+	founding = true
+	g.found()
+	has("founded", "web1", "web2")
+	again, err := keystore.NewExporter(s, dir, func() bool { return founding }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Follow(g.index, fsm.Change{Restored: true})
+	has("started again while it founds", "web1", "web2")
+	if err := errors.Join(e.Close(), s.ImportDirs(t.Context(), again, dir, dir)); err != nil {
+		t.Fatal(err)
+	}
+	g.followed, founding = again.Follow, false
+	has("taken over", "web1", "web2")
+	if _, ok := s.Accepted("web2"); !ok {
+		t.Error("the key of web2 was not taken over")
+	}
+	if _, _, err := s.Change(t.Context(), keystore.DeleteKeys, []string{"web2"}); err != nil {
+		t.Fatal(err)
+	}
+	has("after a key was deleted", "web1")
+}
+
+// TestJoinedAnew joins the same cluster with an empty cachedir, after a key was deleted there: its
+// file goes, and is no preseeded key.
+func TestJoinedAnew(t *testing.T) {
+	t.Parallel()
+	dir := exported(t)
+	g := &group{state: fsm.New(), quorum: true}
+	s := store(t, g)
+	e, err := keystore.NewExporter(s, dir, neverFounding, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Follow(g.index, fsm.Change{Restored: true})
+	if got := accepted(t, dir); len(got) != 2 {
+		t.Errorf("before it has joined: %q", got)
+	}
+	g.found()
+	if _, err := s.Import(t.Context(), []keystore.Key{{ID: "web1", State: keystore.Accepted, Pub: pems()[0]}}); err != nil {
+		t.Fatal(err)
+	}
+	e.Follow(g.index, fsm.Change{})
+	if n, err := e.TakeIn(t.Context()); n != 0 || err != nil {
+		t.Errorf("%d keys came back, %v", n, err)
+	}
+	if got := accepted(t, dir); !slices.Equal(got, []string{"web1"}) {
+		t.Errorf("once it has joined: %q", got)
+	}
+}
