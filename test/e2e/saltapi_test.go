@@ -33,7 +33,8 @@ netapi_enable_clients: [local, local_async, runner, runner_async, wheel, ssh]
 ssh_priv: %s
 reactor:
   - 'salt/netapi/hook/*': [%s/hook.sls]
-rest_cherrypy: {host: %s, port: 8000, disable_ssl: True, webhook_disable_auth: True}
+rest_cherrypy: {host: %s, port: 8000, disable_ssl: True, webhook_disable_auth: True,
+  debug: True} # its answers name the error
 `
 
 // saltAPIRoster is a target of salt-ssh: its address, port, user, file of known hosts, folder of
