@@ -99,6 +99,7 @@ var pageTrials = map[string]map[string]trial{
 		"salt-key -a":                                     runs("salt-key -y -a sim1"),
 		"salt-key -r":                                     tried("test/commands/key_test.go", `"-r"`),
 		"salt-run cluster.roots_status":                   runs(asIs),
+		"salt-run cluster.transfer_leader":                tried("test/e2e/backups_test.go", `"cluster.transfer_leader"`),
 		"salt-run pillar.show_pillar MINION":              runs("salt-run pillar.show_pillar sim1"),
 		"salt-run jobs.list_jobs search_function=state.*": runs(asIs),
 	},
