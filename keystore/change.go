@@ -294,5 +294,6 @@ func (s *Store) ImportDirs(ctx context.Context, e *Exporter, dirs ...string) err
 			return err
 		}
 	}
-	return e.begin()
+	e.begin()
+	return nil
 }

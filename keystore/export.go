@@ -96,12 +96,14 @@ func (e *Exporter) Index() uint64 {
 // Follow handles a change; register it with cluster.Node.OnApply. It writes what changed, or at
 // first and after a snapshot compares everything.
 func (e *Exporter) Follow(index uint64, c fsm.Change) {
-	if _, member := e.store.node.State().Cluster(); !member || e.founding() {
+	_, member := e.store.node.State().Cluster()
+	compared := e.compared()
+	if !member || !compared && e.founding() {
 		return
 	}
 	var err error
 	switch {
-	case c.Restored || !e.compared():
+	case c.Restored || !compared:
 		err = e.Sync(index)
 	case len(c.Keys) > 0:
 		ids := make([]string, len(c.Keys))
@@ -110,6 +112,10 @@ func (e *Exporter) Follow(index uint64, c fsm.Change) {
 		}
 		err = e.export(index, ids)
 	}
+	e.sayFailed(err)
+}
+
+func (e *Exporter) sayFailed(err error) {
 	if err != nil {
 		e.log.Warn("keys not exported to files; salt-key and the masters work without the files", "dir",
 			e.dir, "err", err)
@@ -124,14 +130,14 @@ func (e *Exporter) compared() bool {
 
 // begin compares everything, after the founder has imported the keys of the folders. What the
 // journal lists is of a former cluster: none of it is removed. A nil Exporter has no folders.
-func (e *Exporter) begin() error {
+func (e *Exporter) begin() {
 	if e == nil {
-		return nil
+		return
 	}
 	e.mu.Lock()
 	clear(e.ours)
 	e.mu.Unlock()
-	return e.Sync(e.store.node.State().AppliedIndex())
+	e.sayFailed(e.Sync(e.store.node.State().AppliedIndex()))
 }
 
 // desired returns the files that an id should have, by folder.

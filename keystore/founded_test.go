@@ -83,7 +83,7 @@ func TestFoundedAnew(t *testing.T) {
 	if err := errors.Join(e.Close(), s.ImportDirs(t.Context(), again, dir, dir)); err != nil {
 		t.Fatal(err)
 	}
-	g.followed, founding = again.Follow, false
+	g.followed = again.Follow
 	has("taken over", "web1", "web2")
 	if _, ok := s.Accepted("web2"); !ok {
 		t.Error("the key of web2 was not taken over")
@@ -91,7 +91,11 @@ func TestFoundedAnew(t *testing.T) {
 	if _, _, err := s.Change(t.Context(), keystore.DeleteKeys, []string{"web2"}); err != nil {
 		t.Fatal(err)
 	}
-	has("after a key was deleted", "web1")
+	has("after a key was deleted, still founding", "web1")
+	founding = false
+	g.apply(&fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"},
+		From: fsm.StateSet(fsm.KeyAccepted)})
+	has("after a key was deleted")
 }
 
 // TestJoinedAnew joins the same cluster with an empty cachedir, after a key was deleted there: its

@@ -111,7 +111,7 @@ func (a *saltAPI) post(path string, v, to any) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s: %.300s", path, resp.Status, b)
+		return fmt.Errorf("%s: %s: %s", path, resp.Status, b[max(0, len(b)-1500):]) // the cause comes last
 	}
 	return json.Unmarshal(b, to)
 }
