@@ -139,6 +139,28 @@ func TestAloneMakesNoOtherKey(t *testing.T) {
 	serving(t, n)
 }
 
+// TestDeletedDataDirectoryEndsTheMaster deletes the data directory of a master that serves: it must
+// not acknowledge anything more.
+func TestDeletedDataDirectoryEndsTheMaster(t *testing.T) {
+	t.Parallel()
+	cfg := cluster.Config{ID: "m1", DataDir: filepath.Join(t.TempDir(), "data")}
+	n, err := cluster.Open(cfg, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	serving(t, n)
+	if err := os.Rename(cfg.DataDir, cfg.DataDir+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "was deleted") {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 // A stand-alone master has no leader to wait for, at its first start and later.
 func TestAloneWaitsForNoLeader(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 )
 
 // watch keeps the facts that readiness depends on: membership, a known leader, and catching up at
-// start.
+// start. It ends with an error when the data directory is gone.
 func (n *Node) watch(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -18,6 +18,9 @@ func (n *Node) watch(ctx context.Context) error {
 	caughtUp, away, serving, compared := false, false, false, false
 	var asked, refreshed time.Time
 	for {
+		if err := n.dataDeleted(); err != nil {
+			return err
+		}
 		moved := n.moved.next()
 		now := time.Now()
 		leader, leaderID := n.raft.LeaderWithID()

@@ -38,7 +38,8 @@ func copyFile(t *testing.T, from, to string) {
 }
 
 // TestClearedCacheDir removes the cachedir of a stand-alone master, which is only a cache in Salt:
-// its minions answer again, for their keys and the master's own are in pki_dir.
+// its minions answer again, for their keys and the master's own are in pki_dir. A master that runs
+// meanwhile ends: it could not keep what it acknowledges.
 func TestClearedCacheDir(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Extra: "auto_accept: True\n"})
@@ -58,6 +59,18 @@ func TestClearedCacheDir(t *testing.T) {
 	master.Configure(t, strings.ReplaceAll(master.Config(t), "auto_accept: True\n", ""))
 	master.Run(t)
 	Eventually(t, 90*time.Second, "the minion answers again", answers)
+	cache := filepath.Join(master.Dir, "cache")
+	if err := os.Rename(cache, cache+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := master.Wait(30 * time.Second); code == 0 || err != nil {
+		t.Errorf("without its cachedir it ended with %d, %v", code, err)
+	}
+	if err := logged(master.Log, "was deleted while this master ran"); err != nil {
+		t.Error(err)
+	}
+	master.Run(t)
+	Eventually(t, 90*time.Second, "the minion answers once more", answers)
 	if said := "The master key has changed"; logged(minion.Log, said) == nil {
 		t.Errorf("the minion says: %s", said)
 	}
