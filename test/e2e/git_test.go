@@ -472,12 +472,7 @@ func TestGitDamagedMirror(t *testing.T) {
 	minion := NewMinion(t, c.Dir, MinionOptions{ID: "git", Release: Releases[len(Releases)-1],
 		Master: master.Addr, Extra: "recon_default: 1000\nrecon_max: 2000\n"})
 	minion.Run(t)
-	answers := func() error {
-		if got, r := master.Ping(t); !slices.Equal(got, []string{minion.ID}) {
-			return fmt.Errorf("%v\n%v", got, r)
-		}
-		return nil
-	}
+	answers := func() error { return pings(t, master, minion.ID) }
 	apply := func(ok bool) {
 		t.Helper()
 		Eventually(t, 90*time.Second, "the minion answers", answers)
