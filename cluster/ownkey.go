@@ -24,9 +24,12 @@ type OwnKey struct {
 	PublicOnly bool   // with seal_key no private key may lie there
 	Key        func() *wire.PrivateKey
 	Log        *slog.Logger
+
+	was string // the public key at the last change that concerned keys
 }
 
-// Follow handles a change; register it with Node.OnApply.
+// Follow handles a change; register it with Node.OnApply. A backup that is restored brings another
+// key.
 func (k *OwnKey) Follow(_ uint64, c fsm.Change) {
 	if !c.Restored && !c.Secrets {
 		return
@@ -37,18 +40,28 @@ func (k *OwnKey) Follow(_ uint64, c fsm.Change) {
 	}
 }
 
-// write makes the files unless there are any of another key.
+// write makes the files, or replaces those of the key that this master had before, unless there are
+// any of another key.
 func (k *OwnKey) write() error {
 	key := k.Key()
 	if key == nil { // not founded yet
 		return nil
 	}
-	private, public := filepath.Join(k.Dir, "master.pem"), key.Public().Text()
-	if _, err := os.Lstat(private); !errors.Is(err, fs.ErrNotExist) {
+	public, was := key.Public().Text(), k.was
+	k.was = public
+	private := filepath.Join(k.Dir, "master.pem")
+	b, err := os.ReadFile(private)
+	if err == nil {
+		have, err := wire.ParsePrivateKey(b, k.Pass)
+		if err != nil || have.Public().Text() == public || have.Public().Text() != was {
+			return nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	have, err := os.ReadFile(publicPart(private))
-	if err == nil && strings.TrimSpace(string(have)) != strings.TrimSpace(public) {
+	b, err = os.ReadFile(publicPart(private))
+	if have := strings.TrimSpace(string(b)); err == nil && have != strings.TrimSpace(public) &&
+		have != strings.TrimSpace(was) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -11,6 +11,31 @@ import (
 	"clustermaster/wire"
 )
 
+// TestOwnKeyFollowsARestore writes the files of a new key over those of the one before it.
+func TestOwnKeyFollowsARestore(t *testing.T) {
+	t.Parallel()
+	for _, sealed := range []bool{false, true} {
+		dir := t.TempDir()
+		var key *wire.PrivateKey
+		k := &OwnKey{Dir: dir, PublicOnly: sealed, Key: func() *wire.PrivateKey { return key }}
+		for range 2 {
+			var err error
+			if key, err = wire.GeneratePrivateKey(2048); err != nil {
+				t.Fatal(err)
+			}
+			k.Follow(1, fsm.Change{Restored: true})
+			b, err := os.ReadFile(filepath.Join(dir, "master.pub"))
+			if string(b) != key.Public().Text()+"\n" || err != nil {
+				t.Errorf("master.pub is of another key, %v", err)
+			}
+			b, err = os.ReadFile(filepath.Join(dir, "master.pem"))
+			if sealed != errors.Is(err, fs.ErrNotExist) || !sealed && string(b) != string(key.PEM()) {
+				t.Errorf("sealed %v: master.pem is of another key, %v", sealed, err)
+			}
+		}
+	}
+}
+
 // TestOwnKey writes the key of a stand-alone master, but never beside another master's.
 func TestOwnKey(t *testing.T) {
 	t.Parallel()
