@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"clustermaster/serve/fileserver"
@@ -128,7 +127,7 @@ func TestListsWithoutGit(t *testing.T) {
 	load := value.Map{{Key: "saltenv", Value: "base"}, {Key: "prefix", Value: ""}}
 	git := s.git.path
 	for _, m := range s.mirrors {
-		m.rest(time.Now().Add(time.Hour))
+		m.restAll()
 	}
 	s.git.path = filepath.Join(root, "no-git")
 	for _, cmd := range cmds {

@@ -65,7 +65,7 @@ func (s *Store) remake(ctx context.Context, m *mirror) error {
 	if err != nil {
 		return err
 	}
-	defer fresh.rest(time.Now().Add(time.Hour))
+	defer fresh.restAll()
 	var t Table
 	for first := true; first || s.with.Tables()[m.key].Seq != t.Seq; first = false {
 		t = s.with.Tables()[m.key]
@@ -165,7 +165,7 @@ func (m *mirror) replace(ctx context.Context, fresh *mirror, aside string) error
 			return ctx.Err()
 		}
 	}
-	m.rest(time.Now().Add(time.Hour))
+	m.restAll()
 	if err := os.MkdirAll(filepath.Dir(m.dir), 0o700); err != nil {
 		return fmt.Errorf("make folder of mirrors: %w", err)
 	}

@@ -232,6 +232,9 @@ func (r *reader) close() {
 	_ = r.cmd.Wait()
 }
 
+// restAll ends all idle processes.
+func (m *mirror) restAll() { m.rest(time.Now().Add(time.Hour)) }
+
 // rest ends processes that have been idle since before a time.
 func (m *mirror) rest(before time.Time) {
 	m.readers.mu.Lock()

@@ -256,7 +256,7 @@ func (s *Store) Close() {
 	s.asking.Wait()
 	s.dropping.Wait()
 	for _, m := range s.mirrors {
-		m.rest(time.Now().Add(time.Hour))
+		m.restAll()
 	}
 }
 

@@ -241,8 +241,8 @@ func TestReplacedWhileTheRingSettles(t *testing.T) {
 	k.settled()
 }
 
-// TestInNoCluster writes and reads on a master that is in no cluster yet: that fails at once, for
-// nobody knows when it will be in one.
+// TestInNoCluster writes and reads on a master that is in no cluster yet. Both fail at once: it is
+// unknown when the master will join one.
 func TestInNoCluster(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.TempDir(), alone{}, Options{ReadyTimeout: time.Hour}, nil, nil)
