@@ -87,7 +87,7 @@ func (i *instance) near(nodes []string) (n int) {
 // quorum: a silent master leaves the ring, and two that are left need each other. The store may
 // know a newer ring than the node, which hears of it from the leader; then nobody can tell here.
 func (i *instance) alone() bool {
-	ring := i.node.Ring()
+	ring := i.ring()
 	return i.away() >= 2 || i.near(ring.Members()) < ring.WriteQuorum() || i.epoch() > ring.Epoch()
 }
 
@@ -97,7 +97,7 @@ func (i *instance) alone() bool {
 // know the newer ring yet, and counts both. A store that was replaced meanwhile names no ring.
 func (m *master) writes(place string, f func(context.Context, *instance) error) (a ack, err error) {
 	err = m.on(func(ctx context.Context, i *instance) error {
-		alone, ring := i.alone(), i.node.Ring()
+		alone, ring := i.alone(), i.ring()
 		left, known, around := i.leftBy(ring, place), i.epoch(), 0.0
 		if left > 0 {
 			around = i.aroundOwners()
@@ -115,8 +115,16 @@ func (m *master) writes(place string, f func(context.Context, *instance) error) 
 	return a, err
 }
 
+// ring is the newest ring that the node knows; an empty one while its master is in no cluster.
+func (i *instance) ring() *hashring.Ring {
+	if r := i.node.Ring(); r != nil {
+		return r
+	}
+	return new(hashring.Ring)
+}
+
 // epoch is that of the newest ring that the node or its store knows.
-func (i *instance) epoch() uint64 { return max(i.node.Ring().Epoch(), i.store.Info().Epoch) }
+func (i *instance) epoch() uint64 { return max(i.ring().Epoch(), i.store.Info().Epoch) }
 
 // aroundOwners counts the copies that the store gave to stand-ins, and the writes that it
 // acknowledged below the write quorum.
@@ -148,7 +156,7 @@ func (i *instance) leftBy(ring *hashring.Ring, place string) (n int) {
 	owners := ring.Owners(ring.Partition(place))
 	for _, o := range i.m.w.running() {
 		node := o.node.Self().Node
-		if o.node.Ring().Epoch() > ring.Epoch() && slices.Contains(owners, node) && o != i &&
+		if o.ring().Epoch() > ring.Epoch() && slices.Contains(owners, node) && o != i &&
 			i.node.Peers().Alive(node) && o.store.Info().Epoch > ring.Epoch() {
 			n++
 		}

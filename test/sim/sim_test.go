@@ -324,7 +324,7 @@ func (l *load) disks() {
 	mines, grains := map[string]int{}, map[string]int{}
 	for _, m := range w.masters {
 		i := m.up()
-		epoch := i.node.Ring().Epoch()
+		epoch := i.ring().Epoch()
 		self := i.node.Self().Node
 		m.stop()
 		store, err := ringstore.Open(ringDir, solitary{self, hashring.New([]string{self}, w.partitions, 3,
