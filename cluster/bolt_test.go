@@ -112,7 +112,7 @@ func (f *fullStable) Set([]byte, []byte) error {
 func TestVotesWaitForSpace(t *testing.T) {
 	t.Parallel()
 	full := &fullStable{}
-	p := patientStable{full, slog.New(slog.DiscardHandler)}
+	p := patientStable{full, func() func() { return func() {} }, slog.New(slog.DiscardHandler)}
 	full.refuse.Store(2)
 	if err := p.SetUint64(nil, 1); err != nil {
 		t.Errorf("term: %v", err)

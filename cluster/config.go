@@ -96,6 +96,10 @@ type Config struct {
 
 	Now func() time.Time // this machine's clock; nil: time.Now
 
+	// Writing is called when a write of Raft's log, term or vote begins, and what it returns when
+	// that has ended; they must not block. Nil: nothing is.
+	Writing func() (ended func())
+
 	// OpenLog opens Raft's log, terms and votes in Raft's folder. Nil: a bbolt file there.
 	OpenLog func(dir string) (RaftLog, error)
 
@@ -144,6 +148,10 @@ type FoundingKey struct {
 	Accepted func() (int, error)
 }
 
+// hangsAfter is how long a leader may take to write its log before it stops its heartbeats. Another
+// one needs an election, so a disk that is only busy has to be worse than that.
+func (c Config) hangsAfter() time.Duration { return max(2*c.HeartbeatTimeout, 2*time.Second) }
+
 // withDefaults returns c completed, or an error with everything that is wrong with it.
 func (c Config) withDefaults() (Config, error) {
 	def := func(d *time.Duration, v time.Duration) {
@@ -167,6 +175,9 @@ func (c Config) withDefaults() (Config, error) {
 	def(&c.RingDeadAfter, 10*time.Minute)
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Writing == nil {
+		c.Writing = func() func() { return func() {} }
 	}
 	if c.MinVoters <= 0 {
 		c.MinVoters = 3

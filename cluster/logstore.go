@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -21,7 +22,9 @@ import (
 // start. GetCommitIndex therefore returns 0 to raft.
 type trackedLog struct {
 	raft.LogStore
-	wrote func(time.Duration) // gets the duration of each write; nil: nothing does
+	wrote   func(time.Duration)       // gets the duration of each write; nil: nothing does
+	writing func() (ended func())     // Config.Writing; nil: nothing is told
+	since   atomic.Pointer[time.Time] // when the write under way began; nil: none is
 
 	mu     sync.Mutex // guards staged
 	staged uint64
@@ -75,12 +78,25 @@ func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 		c.Extensions = ext
 		marked[i] = &c
 	}
+	if t.writing != nil {
+		defer t.writing()()
+	}
 	began := time.Now()
+	t.since.Store(&began)
 	err := t.LogStore.StoreLogs(marked)
+	t.since.Store(nil)
 	if err == nil && t.wrote != nil {
 		t.wrote(time.Since(began))
 	}
 	return err
+}
+
+// hangs returns an error while a write has been under way for longer than limit.
+func (t *trackedLog) hangs(limit time.Duration) error {
+	if began := t.since.Load(); began == nil || time.Since(*began) <= limit {
+		return nil
+	}
+	return fmt.Errorf("the disk hangs: a write of raft's log has taken longer than %v", limit)
 }
 
 // GetLog reads an entry without the mark.

@@ -252,7 +252,7 @@ func (n *Node) openRaft() error {
 		return errors.Join(fmt.Errorf("open raft log: %w", err), n.close())
 	}
 	n.snapshots = snapshots
-	logs := &trackedLog{LogStore: cache, wrote: func(took time.Duration) {
+	logs := &trackedLog{LogStore: cache, writing: n.cfg.Writing, wrote: func(took time.Duration) {
 		n.logSync.Observe(took.Seconds())
 	}}
 	err = n.replay(logs, snapshots)
@@ -268,7 +268,7 @@ func (n *Node) openRaft() error {
 		_, mem := raft.NewInmemTransport(raft.ServerAddress(n.self.Node))
 		n.trans, trans = mem, mem
 	} else {
-		net := newTransport(n.port.RaftLayer(), n.pins, hl)
+		net := newTransport(n.port.RaftLayer(), n.pins, func() error { return logs.hangs(n.cfg.hangsAfter()) }, hl)
 		n.trans, trans = net, net
 	}
 	conf := raft.DefaultConfig()
@@ -295,7 +295,7 @@ func (n *Node) openRaft() error {
 		return errors.Join(err, n.close())
 	}
 	n.machine.onCheck = n.checks.offer
-	n.raft, err = raft.NewRaft(conf, n.machine, logs, patientStable{store, n.log}, snapshots, trans)
+	n.raft, err = raft.NewRaft(conf, n.machine, logs, patientStable{store, n.cfg.Writing, n.log}, snapshots, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.close())
 	}

@@ -15,7 +15,8 @@ import (
 // is right. Its log refuses entries without help, and raft goes on.
 type patientStable struct {
 	raft.StableStore
-	log *slog.Logger
+	writing func() (ended func())
+	log     *slog.Logger
 }
 
 // Set implements raft.StableStore.
@@ -37,7 +38,9 @@ const (
 func (p patientStable) wait(write func() error) error {
 	var told time.Time
 	for {
+		ended := p.writing()
 		err := write()
+		ended()
 		if !diskFull(err) {
 			return err
 		}

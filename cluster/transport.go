@@ -21,13 +21,15 @@ import (
 //
 // It dials members at the address that addrs returns, because the one in raft's configuration may
 // be from before a move.
-func newTransport(streams raft.StreamLayer, addrs raft.ServerAddressProvider,
+//
+// While hangs returns an error, it sends no heartbeats and no entries.
+func newTransport(streams raft.StreamLayer, addrs raft.ServerAddressProvider, hangs func() error,
 	log hclog.Logger) *transport {
 	inFlight := 1
 	if knownbug.Is(knownbug.Pipelined) {
 		inFlight = 2
 	}
-	t := &transport{ended: make(chan struct{}), calls: make(chan raft.RPC),
+	t := &transport{hangs: hangs, ended: make(chan struct{}), calls: make(chan raft.RPC),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: limitedStreams{streams}, MaxPool: 3, MaxRPCsInFlight: inFlight, Timeout: raftTimeout,
 			Logger: log, ServerAddressProvider: addrs,
@@ -36,7 +38,7 @@ func newTransport(streams raft.StreamLayer, addrs raft.ServerAddressProvider,
 	return t
 }
 
-// transport corrects raft 1.8.0 in three ways.
+// transport corrects raft 1.8.0 in four ways.
 //
 // It refuses heartbeats once it is closed. Raft answers them outside its main loop, even after that
 // has ended, and one of a later term ends the process if the log is closed by then.
@@ -49,8 +51,13 @@ func newTransport(streams raft.StreamLayer, addrs raft.ServerAddressProvider,
 //
 // It ends a request that stops half-way (limitedStream), because raft reads a snapshot in its main
 // loop.
+//
+// It stops the heartbeats of a leader whose disk hangs, so that the others elect another one. Raft
+// writes its log in its main loop, and sends heartbeats beside it: such a leader would stay in
+// office, and nothing could be changed before its disk comes back.
 type transport struct {
 	*raft.NetworkTransport
+	hangs func() error
 
 	mu    sync.Mutex     // guards the end, and the start of a heartbeat
 	ended chan struct{}  // closed at the end
@@ -59,6 +66,15 @@ type transport struct {
 	own     atomic.Pointer[raft.Raft] // which uses this transport; nil before it runs
 	calls   chan raft.RPC             // to own, one at a time
 	passing sync.WaitGroup
+}
+
+// AppendEntries implements raft.Transport; a heartbeat is a request without entries.
+func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
+	args *raft.AppendEntriesRequest, reply *raft.AppendEntriesResponse) error {
+	if err := t.hangs(); err != nil {
+		return err
+	}
+	return t.NetworkTransport.AppendEntries(id, target, args, reply)
 }
 
 // Consumer implements raft.Transport.

@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"clustermaster/store/diskspace"
+	"clustermaster/store/datadisk"
 	"clustermaster/value"
 )
 
@@ -333,6 +333,6 @@ type origin struct {
 }
 
 // DiskReserveSize is the option disk_reserve.
-func (o *Options) DiskReserveSize() (diskspace.Size, error) {
-	return diskspace.ParseSize(o.DiskReserve)
+func (o *Options) DiskReserveSize() (datadisk.Size, error) {
+	return datadisk.ParseSize(o.DiskReserve)
 }

@@ -48,7 +48,7 @@ import (
 	"clustermaster/serve/userkeys"
 	"clustermaster/statesync"
 	"clustermaster/store/cache"
-	"clustermaster/store/diskspace"
+	"clustermaster/store/datadisk"
 	"clustermaster/store/jobcache"
 	"clustermaster/store/jobcache/localcache"
 	"clustermaster/store/miniondata"
@@ -82,7 +82,7 @@ type process struct {
 	peers       *cluster.PeerFiles // nil when stand-alone or with a shared cluster_pki_dir
 	roots       *statesync.Store   // nil when stand-alone
 	store       *ringstore.Store
-	disk        *diskspace.Reserve
+	disk        *datadisk.Disk
 	backups     *backup.Schedule // nil without backup_dir
 	backupFiles *backup.Files
 	jobs        *jobcache.Cache
@@ -239,7 +239,7 @@ func (r *process) openDisk() error {
 	if err := os.MkdirAll(r.opts.DataDir(), 0o700); err != nil {
 		return fmt.Errorf("make data directory: %w", err)
 	}
-	r.disk = diskspace.New(r.opts.DataDir(), size, r.log, r.reg)
+	r.disk = datadisk.New(r.opts.DataDir(), size, r.log, r.reg)
 	return nil
 }
 
@@ -259,7 +259,7 @@ func (r *process) openCluster(found bool) error {
 	cfg := settings.Cluster(o)
 	cfg.Version, cfg.Found, cfg.Seal = Version, found || o.FoundingOrdered(), r.seal
 	cfg.Now = r.clock
-	cfg.StateSync, cfg.Unfit = r.syncState, r.disk.Low
+	cfg.StateSync, cfg.Unfit, cfg.Writing = r.syncState, r.disk.Usable, r.disk.Write
 	r.extensions = hosted.NewExtensions(settings.Modules(o).ExtensionModules)
 	cfg.Extensions = r.extensions.Digest
 	cfg.Alarms, cfg.LastBackup = r.backups.Alarms, r.backups.LastGood
@@ -304,7 +304,8 @@ func (r *process) openCluster(found bool) error {
 func (r *process) openStores() error {
 	o := r.opts
 	ro := settings.Ring(o)
-	ro.Room, ro.Now, ro.ClockJudged, ro.Seal = r.disk.Low, r.node.Now, r.node.ClockJudged, r.seal
+	ro.Room, ro.Writing, ro.Now = r.disk.Usable, r.disk.Write, r.node.Now
+	ro.ClockJudged, ro.Seal = r.node.ClockJudged, r.seal
 	ro.Compilers = map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}}
 	var err error
 	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), r.node.Peers(), ro,

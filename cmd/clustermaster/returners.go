@@ -19,7 +19,7 @@ func (r *process) openReturners() error {
 	}
 	var err error
 	r.outbox, err = outbox.Open(filepath.Join(r.opts.DataDir(), "outbox"),
-		outbox.Options{Size: int64(r.opts.ReturnerQueueSize), Room: r.disk.Low, Seal: r.seal},
+		outbox.Options{Size: int64(r.opts.ReturnerQueueSize), Room: r.disk.Usable, Seal: r.seal},
 		r.log, r.reg)
 	if err != nil {
 		return err

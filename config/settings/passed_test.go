@@ -60,7 +60,7 @@ func TestOptionsArePassedOn(t *testing.T) {
 			"BackEnds RestTimeout"},
 		{"cluster", func(o *config.Options) any { return Cluster(o) },
 			"Addr Version SPKI NodePub Pins JoinKey Found Seal OwedAfter SessionGrace" +
-				" AESGrace Partitions StateSync Unfit OnFounded Now OpenLog CheckEvery" +
+				" AESGrace Partitions StateSync Unfit OnFounded Now Writing OpenLog CheckEvery" +
 				" LastBackup Alarms Extensions SnapshotThreshold ServeWithout"},
 		{"peer", func(o *config.Options) any { return Peer(o, "") },
 			"Advertise Key Pins Level Network JoinTimeout MaxHandshakes" +
@@ -70,7 +70,7 @@ func TestOptionsArePassedOn(t *testing.T) {
 			"WriteTimeout ReadTimeout ReadyTimeout StreamTimeout StatusEvery" +
 				" RepairEvery ExpireEvery ScrubEvery ScrubRate MaxList WriteQueue" +
 				" LaneRecords LaneBytes Streams CacheBytes MemTableBytes Now ClockJudged Tick" +
-				" WriteRPCs LookAgain RepairsInFlight Room Seal PartBytes FS FlushDelay Compilers"},
+				" WriteRPCs LookAgain RepairsInFlight Room Writing Seal PartBytes FS FlushDelay Compilers"},
 		{"backups", func(o *config.Options) any { return Backups(o) }, ""},
 		{"roots", func(o *config.Options) any { return Roots(o) },
 			"Tick KeepAside BlobGrace Settle Low OnInstalled"},

@@ -74,9 +74,13 @@ type Options struct {
 	// between a write's checks whether the owners that it waits for are alive; default 50 ms
 	LookAgain       time.Duration
 	RepairsInFlight int // running read repairs; default 64
-	// returns why this disk takes no more records (it is almost full), or nil; default: always nil
+	// returns why this disk takes no more records (it is almost full, or hangs), or nil; default:
+	// always nil
 	Room func() error
-	Seal *seal.Key // encrypts all files; nil leaves them unencrypted
+	// called when a write begins to wait for the disk, and what it returns when that has ended;
+	// they must not block; default: nothing
+	Writing func() (ended func())
+	Seal    *seal.Key // encrypts all files; nil leaves them unencrypted
 	// memory for the parts of records that questions read; default 32 MiB
 	PartBytes int64
 
@@ -205,7 +209,8 @@ func (o Options) disk(log *slog.Logger) disk.Options {
 	return disk.Options{
 		BucketWidth: o.BucketWidth, WriteQueue: o.WriteQueue, CacheBytes: o.CacheBytes,
 		MemTableBytes: o.MemTableBytes, FlushDelay: o.FlushDelay, Now: o.Now, Room: o.Room,
-		Seal: o.Seal, FS: o.FS, Log: log,
+		Writing: o.Writing,
+		Seal:    o.Seal, FS: o.FS, Log: log,
 	}
 }
 

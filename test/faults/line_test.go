@@ -86,11 +86,12 @@ func TestCutLine(t *testing.T) {
 	}
 }
 
-// answers asks all minions through one master.
+// answers asks these minions through one master.
 func answers(t *testing.T, m *e2e.Master, ids []string) error {
 	t.Helper()
 	var got map[string]any
-	r := m.Salt(t, "--static", "--out=json", "-t", "20", "*", "test.ping")
+	r := m.Salt(t, "--static", "--out=json", "-t", "20", "-L", strings.Join(ids, ","),
+		"test.ping")
 	if err := json.Unmarshal([]byte(r.Stdout), &got); err != nil {
 		return fmt.Errorf("%s: %w\n%v", m.ID, err, r)
 	}

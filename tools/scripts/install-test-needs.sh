@@ -49,6 +49,10 @@ fi
 if ! command -v ip >/dev/null; then
     packages iproute2
 fi
+# A file system of its own for a disk that hangs.
+if ! command -v mkfs.ext4 >/dev/null && [ ! -x /usr/sbin/mkfs.ext4 ]; then
+    packages e2fsprogs
+fi
 # Git remotes; ssh-keygen signs commits.
 if ! command -v git >/dev/null || ! command -v ssh-keygen >/dev/null; then
     packages git openssh-client

@@ -311,10 +311,11 @@ func (k *committer) sync() {
 	defer k.wg.Done()
 	for g := range k.synced {
 		if g.waits {
-			begin := time.Now()
+			begin, ended := time.Now(), k.opts.Writing()
 			if err := g.batch.SyncWait(); err != nil {
 				g.fail(fmt.Errorf("sync records: %w", err))
 			}
+			ended()
 			k.opts.Synced(time.Since(begin), len(g.tasks))
 		}
 		if err := g.batch.Close(); err != nil {

@@ -3,7 +3,12 @@ package disk
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // Who gives up waiting for the committer shares nothing with it any more. The race detector sees
@@ -36,5 +41,71 @@ func TestGivenUpOrders(t *testing.T) {
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// heldFS is a file system in memory whose syncs wait while gate is held.
+type heldFS struct {
+	vfs.FS
+	gate *sync.RWMutex
+}
+
+type heldFile struct {
+	vfs.File
+	gate *sync.RWMutex
+}
+
+func (f heldFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, c)
+	return heldFile{file, f.gate}, err
+}
+
+func (f heldFile) Sync() error {
+	f.gate.RLock()
+	defer f.gate.RUnlock()
+	return f.File.Sync()
+}
+
+func (f heldFile) SyncData() error { return f.Sync() }
+
+// TestWriting: Options.Writing is told of a write until it is on stable storage.
+func TestWriting(t *testing.T) {
+	t.Parallel()
+	var gate sync.RWMutex
+	var under atomic.Int64
+	d, err := Open("ring", Options{FS: heldFS{vfs.NewMem(), &gate}, Writing: func() func() {
+		under.Add(1)
+		return func() { under.Add(-1) }
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.Start(1); err != nil {
+		t.Fatal(err)
+	}
+	if n := under.Load(); n != 0 {
+		t.Errorf("after the start: %d", n)
+	}
+	gate.Lock()
+	release := sync.OnceFunc(gate.Unlock)
+	defer release()
+	done := make(chan error, 1)
+	go func() {
+		done <- d.Commit(context.Background(), &Write{Epoch: 1, Changes: []Change{{Record: Record{
+			Key: Key{1, "p", "n"}, Value: []byte("value"), Version: Version{1, 1}}}}})
+	}()
+	for limit := time.After(time.Minute); under.Load() != 1; {
+		select {
+		case err := <-done:
+			t.Fatalf("it ended before its sync: %v", err)
+		case <-limit:
+			t.Fatal("nothing was told")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	release()
+	if err := <-done; err != nil || under.Load() != 0 {
+		t.Errorf("afterwards: %v, %d under way", err, under.Load())
 	}
 }

@@ -27,7 +27,8 @@ type Options struct {
 	FlushDelay time.Duration
 	Now        func() time.Time
 	Clock      *Clock // follows the versions on disk; default: a new one
-	// returns why this disk takes no more records (it is almost full), or nil; default: always nil
+	// returns why this disk takes no more records (it is almost full, or hangs), or nil; default:
+	// always nil
 	Room func() error
 	Seal *seal.Key // encrypts all files; nil leaves them unencrypted
 	FS   vfs.FS    // the file system, for tests; nil: the machine's
@@ -38,6 +39,9 @@ type Options struct {
 	Watch Watcher
 	// Synced receives how long a group of writes waited for stable storage; it must not block.
 	Synced func(took time.Duration, writes int)
+	// Writing is called when a group begins to wait for stable storage, and what it returns when
+	// the wait has ended; they must not block.
+	Writing func() (ended func())
 	// Refused is called for each write that Room refused; it must not block.
 	Refused func()
 }
@@ -93,6 +97,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Watch == nil {
 		o.Watch = nobody{}
+	}
+	if o.Writing == nil {
+		o.Writing = func() func() { return func() {} }
 	}
 	if o.Synced == nil {
 		o.Synced = func(time.Duration, int) {}

@@ -1,8 +1,9 @@
-// Package diskspace keeps a reserve of free space on the file system of the master's data.
+// Package datadisk watches the disk of the master's data: a reserve of its space stays free, and
+// writes to it end.
 //
-// Lives here: the size of the reserve, whether it is free now, and the error if it is not. Does
-// not: refuse anything (the writers do), free anything.
-package diskspace
+// Lives here: the size of the reserve, whether it is free now, how long the writes under way have
+// taken, and the errors for both. Does not: refuse anything (the writers do), free anything.
+package datadisk
 
 import (
 	"context"
@@ -13,6 +14,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,8 +22,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLow means that less than the reserve is free. Errors that wrap it are *LowError.
-var ErrLow = errors.New("disk")
+// ErrUnusable means that the disk takes no more data now. Errors that wrap it are *LowError and
+// *HangError.
+var ErrUnusable = errors.New("disk")
 
 // LowError gives the bytes that are free, those that should be, and those that do not fit.
 type LowError struct {
@@ -39,8 +42,8 @@ func (e *LowError) Error() string {
 		bytes(e.Free), e.Dir, bytes(e.Keep))
 }
 
-// Is makes errors.Is find ErrLow.
-func (e *LowError) Is(target error) bool { return target == ErrLow }
+// Is makes errors.Is find ErrUnusable.
+func (e *LowError) Is(target error) bool { return target == ErrUnusable }
 
 // Size is how much is to stay free.
 type Size struct {
@@ -110,27 +113,32 @@ func space(dir string) (free, total uint64, err error) {
 	return st.Bavail * size, st.Blocks * size, nil
 }
 
-// Reserve watches the file system of one folder. It is safe for concurrent use.
-type Reserve struct {
+// Disk watches the file system of one folder. It is safe for concurrent use.
+type Disk struct {
 	size Size
 	dir  string
 	log  *slog.Logger
 
 	low        atomic.Pointer[LowError]
+	hang       atomic.Pointer[HangError]
 	free, keep atomic.Uint64
 	refused    *prometheus.CounterVec
+
+	mu       sync.Mutex // guards underWay
+	underWay map[*time.Time]struct{}
 }
 
-// lookEvery is how often the file system is checked. What a master writes in that time is small
+// lookEvery is how often the disk is checked. What a master writes in that time is small
 // against any sensible reserve.
 const lookEvery = 500 * time.Millisecond
 
 // New checks once; Run repeats the check. A nil reg registers no metrics.
-func New(dir string, size Size, log *slog.Logger, reg prometheus.Registerer) *Reserve {
-	r := &Reserve{size: size, dir: dir, log: log.With("component", "diskspace"),
+func New(dir string, size Size, log *slog.Logger, reg prometheus.Registerer) *Disk {
+	r := &Disk{size: size, dir: dir, log: log.With("component", "datadisk"),
+		underWay: map[*time.Time]struct{}{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clustermaster_disk_refused_total",
-			Help: "Work of operators that was refused because the disk is almost full, by kind.",
+			Help: "Work of operators that was refused because the disk is almost full or hangs, by kind.",
 		}, []string{"what"})}
 	r.look()
 	if reg != nil {
@@ -152,6 +160,9 @@ func New(dir string, size Size, log *slog.Logger, reg prometheus.Registerer) *Re
 					}
 					return 0
 				}),
+			gauge("clustermaster_disk_write_age_seconds",
+				"How long the oldest write under way has taken; 0: none is under way.",
+				func() float64 { return r.oldest().Seconds() }),
 		)
 	}
 	return r
@@ -159,15 +170,26 @@ func New(dir string, size Size, log *slog.Logger, reg prometheus.Registerer) *Re
 
 // Low returns a *LowError while less than the reserve is free, else nil. It returns the result of
 // the last check.
-func (r *Reserve) Low() error {
+func (r *Disk) Low() error {
 	if e := r.low.Load(); e != nil {
 		return e
 	}
 	return nil
 }
 
+// Usable is Low; if that is nil, it returns a *HangError while a write hangs.
+func (r *Disk) Usable() error {
+	if e := r.Low(); e != nil {
+		return e
+	}
+	if e := r.hang.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
 // Room returns a *LowError if less than the reserve would be free after n more bytes.
-func (r *Reserve) Room(n int64) error {
+func (r *Disk) Room(n int64) error {
 	free, total, err := space(r.dir)
 	if err != nil {
 		return err
@@ -178,34 +200,35 @@ func (r *Reserve) Room(n int64) error {
 	return nil
 }
 
-// Refuse is Low for an operator's work, named by what, and counts refusals. Unless dir is empty,
+// Refuse is Usable for an operator's work, named by what, and counts refusals. Unless dir is empty,
 // the folder's file system must have its reserve as well.
-func (r *Reserve) Refuse(what, dir string) error {
-	err := r.Low()
+func (r *Disk) Refuse(what, dir string) error {
+	err := r.Usable()
 	if err == nil && dir != "" {
 		err = r.size.Check(dir)
 	}
-	if errors.Is(err, ErrLow) {
+	if errors.Is(err, ErrUnusable) {
 		r.refused.WithLabelValues(what).Inc()
 	}
 	return err
 }
 
-// Run checks the file system until ctx ends.
-func (r *Reserve) Run(ctx context.Context) error {
+// Run checks the disk until ctx ends.
+func (r *Disk) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			r.look()
+			r.lookAtWrites()
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-func (r *Reserve) look() {
+func (r *Disk) look() {
 	free, total, err := space(r.dir)
 	if err != nil {
 		r.log.Debug("free space unknown", "path", r.dir, "err", err)

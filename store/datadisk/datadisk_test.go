@@ -1,4 +1,4 @@
-package diskspace
+package datadisk
 
 import (
 	"errors"
@@ -54,12 +54,12 @@ func TestRoom(t *testing.T) {
 	half := New(dir, Size{Bytes: free / 2}, slog.New(slog.DiscardHandler), nil)
 	for n, fits := range map[int64]bool{0: true, 1: true, int64(free / 4): true,
 		int64(free / 4 * 3): false, math.MaxInt64: false} {
-		if err := half.Room(n); (err == nil) != fits || err != nil && !errors.Is(err, ErrLow) {
+		if err := half.Room(n); (err == nil) != fits || err != nil && !errors.Is(err, ErrUnusable) {
 			t.Errorf("%d of %d bytes beside a half: %v", n, free, err)
 		}
 	}
 	all := New(dir, Size{Bytes: 1 << 62}, slog.New(slog.DiscardHandler), nil)
-	if err := all.Room(1); !errors.Is(err, ErrLow) || !strings.Contains(err.Error(), "1 bytes") {
+	if err := all.Room(1); !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "1 bytes") {
 		t.Errorf("below the reserve: %v", err)
 	}
 }
@@ -67,16 +67,16 @@ func TestRoom(t *testing.T) {
 func TestLow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := New(dir, Size{}, slog.New(slog.DiscardHandler), nil).Low(); err != nil {
+	if err := New(dir, Size{}, slog.New(slog.DiscardHandler), nil).Usable(); err != nil {
 		t.Errorf("without a reserve: %v", err)
 	}
 	r := New(dir, Size{Bytes: 1 << 62}, slog.New(slog.DiscardHandler), nil)
-	err := r.Low()
-	if !errors.Is(err, ErrLow) || !strings.HasPrefix(err.Error(), "disk: ") ||
+	err := r.Usable()
+	if !errors.Is(err, ErrUnusable) || !strings.HasPrefix(err.Error(), "disk: ") ||
 		!strings.Contains(err.Error(), "disk_reserve") {
 		t.Errorf("below the reserve: %v", err)
 	}
-	if err := r.Refuse("backup", dir); !errors.Is(err, ErrLow) {
+	if err := r.Refuse("backup", dir); !errors.Is(err, ErrUnusable) {
 		t.Errorf("a backup below the reserve: %v", err)
 	}
 }
