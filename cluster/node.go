@@ -391,6 +391,7 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error { return n.follow(gctx) })
 	g.Go(func() error { return n.lead(gctx) })
 	g.Go(func() error { return n.watch(gctx) })
+	g.Go(func() error { return n.watchData(gctx) })
 	g.Go(func() error { return n.become(gctx) })
 	g.Go(func() error { return n.checks.run(gctx) })
 	if n.port != nil {

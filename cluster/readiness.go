@@ -18,9 +18,6 @@ func (n *Node) watch(ctx context.Context) error {
 	caughtUp, away, serving, compared := false, false, false, false
 	var asked, refreshed time.Time
 	for {
-		if err := n.dataDeleted(); err != nil {
-			return err
-		}
 		moved := n.moved.next()
 		now := time.Now()
 		leader, leaderID := n.raft.LeaderWithID()
