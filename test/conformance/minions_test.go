@@ -238,7 +238,7 @@ func (s *suite) testSessionReplaced(t *testing.T) {
 // the return.
 func (s *suite) testRotation(t *testing.T) {
 	c := s.minions(t)
-	const jobs, rotations, most = 40, 3, 8
+	const jobs, rotations, most = 40, 3, 3
 	for n := range rotations {
 		c.busy.signIn(t, fmt.Sprintf("ok-dummy-%d", n), 3)
 	}
