@@ -31,8 +31,10 @@ const (
 	ReplayGap Bug = "replay-gap"
 	// A leader hands over by Raft's own function, which may make it refuse commands for ever.
 	RaftTransfers Bug = "raft-transfers"
+	// A leader whose disk hangs goes on with its heartbeats, and stays in office.
+	HangingLeads Bug = "hanging-leads"
 )
 
 // All lists the bugs.
 var All = []Bug{RingNoSync, LogNoSync, TombstonesMerged, StaleReads, OrdersRepeat, PartFounds, Pipelined,
-	WriteOne, NoFence, ReplayGap, RaftTransfers}
+	WriteOne, NoFence, ReplayGap, RaftTransfers, HangingLeads}

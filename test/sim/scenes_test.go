@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -180,6 +181,10 @@ func (s *scene) lateLines() {
 // standsStill holds a master's messages and syncs, as if the machine were paused. Its calculations
 // go on, because the goroutines of one process can't be stopped.
 func (s *scene) standsStill() {
+	if s.m == s.w.leader() && s.dice < 30 {
+		s.diskHangs()
+		return
+	}
 	i := s.m.up()
 	if i == nil {
 		return
@@ -196,6 +201,44 @@ func (s *scene) standsStill() {
 	s.pause(s.lasts)
 	hold(false)
 	went()
+}
+
+// leaderGoes is how long the others may need to lead instead of a master whose disk hangs: two
+// seconds until it is silent, and elections, the first of which may be lost.
+const leaderGoes = 15 * time.Second
+
+// diskHangs holds the syncs of the leader, and nothing else. Another master must lead soon. The
+// disk stays so for a while, and then the former leader has entries that nobody else has.
+func (s *scene) diskHangs() {
+	if _, ok := s.prepare(); !ok {
+		return
+	}
+	defer s.m.release()
+	i := s.m.up()
+	if i == nil || !i.node.IsLeader() {
+		return
+	}
+	defer s.busy()()
+	s.note("scene: the disk of %s, which leads, hangs until another master leads, and %v more", s.m.id, s.lasts)
+	i.files.setStill(true)
+	written := s.burst(s.m, 3)
+	began := time.Now()
+	for !s.w.ledWithout(s.m) && s.ctx.Err() == nil {
+		if time.Since(began) > leaderGoes {
+			s.w.fault("the disk of %s has hung for %v, and no other master leads", s.m.id, leaderGoes)
+			break
+		}
+		s.pause(100 * time.Millisecond)
+	}
+	s.w.note("another master leads after %v", time.Since(began))
+	s.pause(s.lasts)
+	i.files.setStill(false)
+	written()
+}
+
+// ledWithout reports whether another master says that it leads.
+func (w *world) ledWithout(m *master) bool {
+	return slices.ContainsFunc(w.running(), func(i *instance) bool { return i.m != m && i.node.IsLeader() })
 }
 
 // crowd lets more clients work for a while: some change keys at the other masters, and one looks at
