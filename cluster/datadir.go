@@ -17,8 +17,8 @@ func HasState(dir string) bool {
 	return err == nil
 }
 
-// watchData returns an error once somebody has deleted the data directory. It has a loop of its own,
-// because a look at a disk that hangs may not end.
+// watchData returns an error once somebody has deleted the data directory. It has a loop of its
+// own, because a look at a disk that hangs may not end.
 func (n *Node) watchData(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

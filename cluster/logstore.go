@@ -24,6 +24,7 @@ type trackedLog struct {
 	raft.LogStore
 	wrote   func(time.Duration)       // gets the duration of each write; nil: nothing does
 	writing func() (ended func())     // Config.Writing; nil: nothing is told
+	refused func(error)               // gets what a disk that is not full answers; nil: nothing does
 	since   atomic.Pointer[time.Time] // when the write under way began; nil: none is
 
 	mu     sync.Mutex // guards staged
@@ -85,8 +86,11 @@ func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 	t.since.Store(&began)
 	err := t.LogStore.StoreLogs(marked)
 	t.since.Store(nil)
-	if err == nil && t.wrote != nil {
+	switch {
+	case err == nil && t.wrote != nil:
 		t.wrote(time.Since(began))
+	case err != nil && t.refused != nil && !diskFull(err):
+		t.refused(err)
 	}
 	return err
 }

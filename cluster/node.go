@@ -252,9 +252,8 @@ func (n *Node) openRaft() error {
 		return errors.Join(fmt.Errorf("open raft log: %w", err), n.close())
 	}
 	n.snapshots = snapshots
-	logs := &trackedLog{LogStore: cache, writing: n.cfg.Writing, wrote: func(took time.Duration) {
-		n.logSync.Observe(took.Seconds())
-	}}
+	logs := &trackedLog{LogStore: cache, writing: n.cfg.Writing, refused: n.diskRefused,
+		wrote: func(took time.Duration) { n.logSync.Observe(took.Seconds()) }}
 	err = n.replay(logs, snapshots)
 	if err == nil {
 		err = n.checkClusterID()
@@ -331,6 +330,13 @@ func (n *Node) electAlone() error {
 		return fmt.Errorf("elect this master alone: %w", err)
 	}
 	return nil
+}
+
+// diskRefused ends a master whose disk does not take raft's log although it has space. Raft itself
+// would go on: a follower that learns nothing any more would still hear its leader, and be ready.
+func (n *Node) diskRefused(err error) {
+	n.stop(fmt.Errorf("the disk of %s refuses raft's log: %w; this master ends, because it learns nothing any more; replace that disk, and start it again",
+		n.cfg.WholeDir, err))
 }
 
 // stop ends Run with a reason.

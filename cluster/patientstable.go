@@ -41,7 +41,11 @@ func (p patientStable) wait(write func() error) error {
 		ended := p.writing()
 		err := write()
 		ended()
-		if !diskFull(err) {
+		if err == nil {
+			return nil
+		}
+		if !diskFull(err) { // raft panics with it
+			p.log.Error("the disk refuses raft's term or vote: this master ends; replace that disk, and start it again", "err", err)
 			return err
 		}
 		if now := time.Now(); now.Sub(told) >= tellFull {

@@ -25,7 +25,12 @@ func mountSmallDisk(t *testing.T, m *e2e.Master, size string) smallDisk {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a file system")
 	}
-	d := smallDisk{filepath.Join(m.Dir, "cache")}
+	return mountTmpfs(t, filepath.Join(m.Dir, "cache"), size)
+}
+
+func mountTmpfs(t *testing.T, dir, size string) smallDisk {
+	t.Helper()
+	d := smallDisk{dir}
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ fi
 if ! command -v ip >/dev/null; then
     packages iproute2
 fi
-# A file system of its own for a disk that hangs.
+# A file system of its own, for a faulty disk.
 if ! command -v mkfs.ext4 >/dev/null && [ ! -x /usr/sbin/mkfs.ext4 ]; then
     packages e2fsprogs
 fi

@@ -313,7 +313,7 @@ func (k *committer) sync() {
 		if g.waits {
 			begin, ended := time.Now(), k.opts.Writing()
 			if err := g.batch.SyncWait(); err != nil {
-				g.fail(fmt.Errorf("sync records: %w", err))
+				pebbleLog{k.disk.log}.Fatalf("sync: %v", err) // the next write would end in a panic, too
 			}
 			ended()
 			k.opts.Synced(time.Since(begin), len(g.tasks))

@@ -1,10 +1,15 @@
 package disk
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,4 +113,58 @@ func TestWriting(t *testing.T) {
 	if err := <-done; err != nil || under.Load() != 0 {
 		t.Errorf("afterwards: %v, %d under way", err, under.Load())
 	}
+}
+
+// refusingFS is a file system in memory whose syncs fail once refuses is set.
+type refusingFS struct {
+	vfs.FS
+	refuses *atomic.Bool
+}
+
+type refusingFile struct {
+	vfs.File
+	refuses *atomic.Bool
+}
+
+func (f refusingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, c)
+	return refusingFile{file, f.refuses}, err
+}
+
+func (f refusingFile) Sync() error {
+	if f.refuses.Load() {
+		return syscall.EIO
+	}
+	return f.File.Sync()
+}
+
+func (f refusingFile) SyncData() error { return f.Sync() }
+
+// TestRefusingDevice: a device that refuses a sync ends the process, with a line that says what to
+// do. What was written before may be lost, and a later sync would not say so.
+func TestRefusingDevice(t *testing.T) {
+	const child = "CLUSTERMASTER_TEST_REFUSING"
+	if os.Getenv(child) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRefusingDevice$")
+		cmd.Env = append(os.Environ(), child+"=1")
+		out, err := cmd.CombinedOutput()
+		if err == nil || !bytes.Contains(out, []byte("the device refuses the ring store's writes")) ||
+			bytes.Contains(out, []byte("it goes on")) {
+			t.Errorf("it ended with %v: %s", err, out)
+		}
+		return
+	}
+	var refuses atomic.Bool
+	d, err := Open("ring", Options{FS: refusingFS{vfs.NewMem(), &refuses},
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Start(1); err != nil {
+		t.Fatal(err)
+	}
+	refuses.Store(true)
+	err = d.Commit(t.Context(), &Write{Epoch: 1, Changes: []Change{{Record: Record{
+		Key: Key{1, "p", "n"}, Value: []byte("value"), Version: Version{1, 1}}}}})
+	t.Fatal("it goes on:", err)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,15 +20,24 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// hangingLog is raft's log on a disk that can hang: writes then wait until it is released.
-type hangingLog struct {
+// faultyLog is raft's log on a disk that can hang, or refuse what is written.
+type faultyLog struct {
 	cluster.RaftLog
-	gate sync.RWMutex // held while the disk hangs
+	gate    sync.RWMutex // held while the disk hangs
+	refuses atomic.Bool
 }
 
-func (l *hangingLog) StoreLogs(entries []*raft.Log) error {
+func openFaulty(dir string) (*faultyLog, error) {
+	store, err := raftboltdb.NewBoltStore(filepath.Join(dir, "raft.db"))
+	return &faultyLog{RaftLog: store}, err
+}
+
+func (l *faultyLog) StoreLogs(entries []*raft.Log) error {
 	l.gate.RLock()
 	defer l.gate.RUnlock()
+	if l.refuses.Load() {
+		return syscall.EIO
+	}
 	return l.RaftLog.StoreLogs(entries)
 }
 
@@ -41,12 +51,11 @@ func accept(id string) fsm.Command {
 // before the disk comes back. Then the former leader follows, and has what it missed.
 func TestLeaderWhoseDiskHangs(t *testing.T) {
 	t.Parallel()
-	logs := make([]*hangingLog, 3)
+	logs := make([]*faultyLog, 3)
 	var writing atomic.Int64
 	c := clustertest.New(t, len(logs), func(i int, cfg *cluster.Config) {
-		cfg.OpenLog = func(dir string) (cluster.RaftLog, error) {
-			store, err := raftboltdb.NewBoltStore(filepath.Join(dir, "raft.db"))
-			logs[i] = &hangingLog{RaftLog: store}
+		cfg.OpenLog = func(dir string) (_ cluster.RaftLog, err error) {
+			logs[i], err = openFaulty(dir)
 			return logs[i], err
 		}
 		cfg.Writing = func() func() {
@@ -90,4 +99,33 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	}
 	propose(t, old, accept("web3"))
 	c.WaitAll("web3 is known", hasKey("web3"))
+}
+
+// TestRefusedLogEndsTheMaster: the disk answers an error. The master confirms nothing, and ends
+// with a line that says why.
+func TestRefusedLogEndsTheMaster(t *testing.T) {
+	t.Parallel()
+	var log *faultyLog
+	n, err := cluster.Open(cluster.Config{ID: "m1", DataDir: t.TempDir(),
+		OpenLog: func(dir string) (_ cluster.RaftLog, err error) {
+			log, err = openFaulty(dir)
+			return log, err
+		}}, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	serving(t, n)
+	log.refuses.Store(true)
+	if _, _, err := n.Propose(ctx, accept("web1")); err == nil {
+		t.Error("an order was confirmed that is not on the disk")
+	}
+	err = <-ended
+	if err == nil || !strings.Contains(err.Error(), "refuses raft's log") ||
+		!strings.Contains(err.Error(), syscall.EIO.Error()) {
+		t.Errorf("it ended with %v", err)
+	}
 }

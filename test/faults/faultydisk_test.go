@@ -17,21 +17,24 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// hangingDisk is a separate file system below the cachedir of a master that has not been started
-// yet. Its writes can be made to wait.
-type hangingDisk struct{ dir string }
+// faultyDisk is an ext4 below the cachedir of a master that has not been started yet. Its device
+// can hang, and refuse what is written.
+type faultyDisk struct {
+	dir    string
+	device smallDisk // holds the file that is the device
+}
 
-func mountHangingDisk(t *testing.T, m *e2e.Master) hangingDisk {
+func mountFaultyDisk(t *testing.T, m *e2e.Master) faultyDisk {
 	t.Helper()
-	const needs = "needs root, mkfs.ext4 and a loop device, for a disk that hangs"
+	const needs = "needs root, mkfs.ext4 and a loop device, for a faulty disk"
 	if os.Geteuid() != 0 {
 		t.Skip(needs)
 	}
-	d := hangingDisk{filepath.Join(m.Dir, "cache")}
+	d := faultyDisk{filepath.Join(m.Dir, "cache"), mountTmpfs(t, filepath.Join(m.Dir, "device"), "256M")}
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	image := filepath.Join(m.Dir, "cache.ext4")
+	image := filepath.Join(d.device.dir, "ext4")
 	f, err := os.OpenFile(image, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +53,7 @@ func mountHangingDisk(t *testing.T, m *e2e.Master) hangingDisk {
 }
 
 // hang makes all writes wait until the returned function is called.
-func (d hangingDisk) hang(t *testing.T) (resume func()) {
+func (d faultyDisk) hang(t *testing.T) (resume func()) {
 	t.Helper()
 	f, err := os.Open(d.dir)
 	if err != nil {
@@ -67,6 +70,12 @@ func (d hangingDisk) hang(t *testing.T) (resume func()) {
 	})
 	t.Cleanup(resume)
 	return resume
+}
+
+// refuse makes all writes fail from now on: the device is sparse, and what holds it becomes full.
+func (d faultyDisk) refuse(t *testing.T) {
+	t.Helper()
+	d.device.fill(t, 0)
 }
 
 // FIFREEZE and FITHAW of linux/fs.h.
@@ -87,7 +96,7 @@ func TestHangingDisk(t *testing.T) {
 	c := &cluster{Cluster: e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3,
 		Extra: "cluster_isolated_filesystem: True\n"})}
 	hung, rest := c.Masters[2], c.Masters[:2]
-	disk := mountHangingDisk(t, hung)
+	disk := mountFaultyDisk(t, hung)
 	c.Start(t)
 	pid := hung.PID()
 	c.AddMinions(t, "minion", "recon_default: 1000\nrecon_max: 2000\n", "3006.28", "3007.15", "3008.3")
@@ -164,4 +173,43 @@ func TestHangingDisk(t *testing.T) {
 			oneHistory(t, c.Masters...)
 		})
 	}
+}
+
+// TestRefusingDisk: the device of a follower's disk answers errors, and its file system becomes
+// read-only. Raft itself would go on: the master would hear its leader and be ready, but learn of
+// no key any more. It ends instead, and says why. The others go on.
+func TestRefusingDisk(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 3, "cluster_isolated_filesystem: True\n")
+	bad, rest := c.Masters[2], c.Masters[:2]
+	disk := mountFaultyDisk(t, bad)
+	c.StartMasters(t)
+	if c.Leader(t, rest[0]) == bad {
+		succeeds(t, rest[0].Runner(t, "cluster.transfer_leader", rest[0].ID))
+	}
+	disk.refuse(t)
+	for n := 0; bad.Running(); n++ {
+		if n == 20 {
+			t.Fatalf("%s runs: readyz says %v", bad.ID, bad.Probe("/readyz"))
+		}
+		accepted(t, rest[n%2], fmt.Sprintf("new%d", n))
+	}
+	said := ""
+	for _, name := range []string{"master.log", "output.log"} {
+		b, err := os.ReadFile(filepath.Join(bad.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said += string(b)
+	}
+	if !strings.Contains(said, "refuses raft's log") && !strings.Contains(said, "refuses the ring store's writes") {
+		t.Error("it did not say that its disk refuses writes")
+	}
+	e2e.Eventually(t, healed, "health names it", func() error {
+		if r := rest[0].Runner(t, "cluster.health"); !strings.Contains(r.Stdout, bad.ID+" is unreachable") {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	accepted(t, rest[0], "late")
 }
