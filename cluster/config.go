@@ -148,8 +148,8 @@ type FoundingKey struct {
 	Accepted func() (int, error)
 }
 
-// hangsAfter is how long a leader may take to write its log before it stops its heartbeats. Another
-// one needs an election, so a disk that is only busy has to be worse than that.
+// hangsAfter is how long a leader may take to write its log before it stops its heartbeats. The
+// election that follows takes a second or two, so a disk that is only busy must not cause one.
 func (c Config) hangsAfter() time.Duration { return max(2*c.HeartbeatTimeout, 2*time.Second) }
 
 // withDefaults returns c completed, or an error with everything that is wrong with it.

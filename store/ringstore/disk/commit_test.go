@@ -49,36 +49,42 @@ func TestGivenUpOrders(t *testing.T) {
 	}
 }
 
-// heldFS is a file system in memory whose syncs wait while gate is held.
-type heldFS struct {
+// faultyFS is a file system in memory that asks before each sync whether, and when, it may succeed.
+type faultyFS struct {
 	vfs.FS
-	gate *sync.RWMutex
+	sync func() error
 }
 
-type heldFile struct {
+type faultyFile struct {
 	vfs.File
-	gate *sync.RWMutex
+	sync func() error
 }
 
-func (f heldFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (f faultyFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, c)
-	return heldFile{file, f.gate}, err
+	return faultyFile{file, f.sync}, err
 }
 
-func (f heldFile) Sync() error {
-	f.gate.RLock()
-	defer f.gate.RUnlock()
+func (f faultyFile) Sync() error {
+	if err := f.sync(); err != nil {
+		return err
+	}
 	return f.File.Sync()
 }
 
-func (f heldFile) SyncData() error { return f.Sync() }
+func (f faultyFile) SyncData() error { return f.Sync() }
 
 // TestWriting: Options.Writing is told of a write until it is on stable storage.
 func TestWriting(t *testing.T) {
 	t.Parallel()
 	var gate sync.RWMutex
 	var under atomic.Int64
-	d, err := Open("ring", Options{FS: heldFS{vfs.NewMem(), &gate}, Writing: func() func() {
+	wait := func() error {
+		gate.RLock()
+		defer gate.RUnlock()
+		return nil
+	}
+	d, err := Open("ring", Options{FS: faultyFS{vfs.NewMem(), wait}, Writing: func() func() {
 		under.Add(1)
 		return func() { under.Add(-1) }
 	}})
@@ -115,31 +121,6 @@ func TestWriting(t *testing.T) {
 	}
 }
 
-// refusingFS is a file system in memory whose syncs fail once refuses is set.
-type refusingFS struct {
-	vfs.FS
-	refuses *atomic.Bool
-}
-
-type refusingFile struct {
-	vfs.File
-	refuses *atomic.Bool
-}
-
-func (f refusingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.FS.Create(name, c)
-	return refusingFile{file, f.refuses}, err
-}
-
-func (f refusingFile) Sync() error {
-	if f.refuses.Load() {
-		return syscall.EIO
-	}
-	return f.File.Sync()
-}
-
-func (f refusingFile) SyncData() error { return f.Sync() }
-
 // TestRefusingDevice: a device that refuses a sync ends the process, with a line that says what to
 // do. What was written before may be lost, and a later sync would not say so.
 func TestRefusingDevice(t *testing.T) {
@@ -155,7 +136,13 @@ func TestRefusingDevice(t *testing.T) {
 		return
 	}
 	var refuses atomic.Bool
-	d, err := Open("ring", Options{FS: refusingFS{vfs.NewMem(), &refuses},
+	refuse := func() error {
+		if refuses.Load() {
+			return syscall.EIO
+		}
+		return nil
+	}
+	d, err := Open("ring", Options{FS: faultyFS{vfs.NewMem(), refuse},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		t.Fatal(err)
