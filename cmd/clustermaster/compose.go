@@ -21,6 +21,7 @@ import (
 	"clustermaster/cluster/fsm"
 	"clustermaster/cluster/nextlevel"
 	"clustermaster/config"
+	"clustermaster/config/saltlog"
 	"clustermaster/config/settings"
 	"clustermaster/keystore"
 	"clustermaster/salt/engine"
@@ -187,6 +188,7 @@ func (r *process) open(ctx context.Context, found bool) error {
 		return err
 	}
 	r.givenBack = daemon.NewGivenBack(r.reg)
+	r.reg.MustRegister(saltlog.Losses(r.log))
 	var err error
 	if r.door, err = health.NewDoor(settings.Door(r.opts)); err != nil {
 		return err

@@ -90,7 +90,8 @@ type Layout interface {
 	Append(b []byte, r *Record) []byte
 }
 
-// Sink writes lines. The Handler never calls a sink concurrently.
+// Sink writes lines. The Handler never calls a sink concurrently. One that is an io.Closer is closed
+// when it is replaced.
 type Sink interface {
 	Write(r *Record, line []byte) error
 }
@@ -116,8 +117,9 @@ type Handler struct {
 
 // outputs are shared by a handler and all handlers that With made from it.
 type outputs struct {
-	mu   sync.Mutex // guards the sinks
-	list atomic.Pointer[[]Output]
+	mu   sync.RWMutex // held to replace list, read-held while lines are put
+	list atomic.Pointer[[]*writer]
+	lost atomic.Int64 // lines, by all outputs
 }
 
 var _ slog.Handler = (*Handler)(nil)
@@ -125,12 +127,25 @@ var _ slog.Handler = (*Handler)(nil)
 // New returns a handler over the outputs.
 func New(outs ...Output) *Handler {
 	h := &Handler{outs: new(outputs)}
+	h.outs.list.Store(new([]*writer))
 	h.Replace(outs...)
 	return h
 }
 
-// Replace replaces the outputs, for all loggers that were made from this handler.
-func (h *Handler) Replace(outs ...Output) { h.outs.list.Store(&outs) }
+// Replace replaces the outputs, for all loggers that were made from this handler. It returns when
+// the previous ones have written what they were given, or hang.
+func (h *Handler) Replace(outs ...Output) {
+	next := make([]*writer, len(outs))
+	for i, o := range outs {
+		next[i] = startWriter(o, &h.outs.lost)
+	}
+	h.outs.mu.Lock()
+	previous := h.outs.list.Swap(&next)
+	h.outs.mu.Unlock()
+	for _, w := range *previous {
+		w.close()
+	}
+}
 
 // Enabled reports whether any output takes the level.
 func (h *Handler) Enabled(_ context.Context, l slog.Level) bool {
@@ -150,7 +165,7 @@ func (o *Output) least() slog.Level {
 	return least
 }
 
-// Handle writes one record.
+// Handle writes one record. It returns once that is written, unless an output hangs.
 func (h *Handler) Handle(_ context.Context, rec slog.Record) error {
 	r := Record{Time: rec.Time, Level: rec.Level, Component: h.component,
 		Text: oneLine(rec.Message), PC: rec.PC, Fields: h.fields}
@@ -166,18 +181,29 @@ func (h *Handler) Handle(_ context.Context, rec slog.Record) error {
 		return true
 	})
 	r.Attrs = b.String()
-	h.outs.mu.Lock()
-	defer h.outs.mu.Unlock()
+	return h.outs.write(&r)
+}
+
+// write gives a record to each output that takes its level, and waits for those that don't hang.
+func (o *outputs) write(r *Record) error {
+	o.mu.RLock()
+	list := *o.list.Load()
+	put := make([]*line, len(list))
 	var first error
-	for _, o := range *h.outs.list.Load() {
-		if rec.Level < o.Levels.of(r.Component, o.Level) {
+	for i, w := range list {
+		if r.Level < w.Levels.of(r.Component, w.Level) {
 			continue
 		}
-		var line []byte
-		if o.Layout != nil {
-			line = o.Layout.Append(nil, &r)
+		if put[i] = w.put(r); put[i] == nil {
+			first = errLost
 		}
-		if err := o.To.Write(&r, line); err != nil && first == nil {
+	}
+	o.mu.RUnlock()
+	for i, l := range put {
+		if l == nil {
+			continue
+		}
+		if err := list[i].wait(l); err != nil && first == nil {
 			first = fmt.Errorf("write log line: %w", err)
 		}
 	}

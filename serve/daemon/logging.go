@@ -10,10 +10,7 @@ import (
 )
 
 // logging holds the outputs of the daemon's log: standard error or the journal, and log_file.
-type logging struct {
-	handler *saltlog.Handler
-	file    logFile // nil without a log_file
-}
+type logging struct{ handler *saltlog.Handler }
 
 func openLogging(o *config.Options) (*logging, error) {
 	l := &logging{handler: saltlog.New()}
@@ -52,18 +49,11 @@ func (l *logging) prepare(o *config.Options) (use func(), err error) {
 		}
 		outs = append(outs, out)
 	}
-	return func() {
-		l.handler.Replace(outs...)
-		l.close()
-		l.file = file
-	}, nil
+	return func() { l.handler.Replace(outs...) }, nil
 }
 
-func (l *logging) close() {
-	if l.file != nil {
-		l.file.Close()
-	}
-}
+// close ends all outputs, which then have what was logged.
+func (l *logging) close() { l.handler.Replace() }
 
 type logFile interface {
 	saltlog.Sink

@@ -84,11 +84,11 @@ const (
 	fithaw   = 0xc0045878
 )
 
-// TestHangingDisk: the disk of a master hangs; its process and its network are well. If it is the
-// leader, another one leads within seconds, so that keys can be changed. Minions answer all masters
-// at once, also those that are connected to it. Later health names the disk, and the balancer sends
-// its minions to the others. When the disk is back the master is ready again by itself, and has
-// what was acknowledged meanwhile.
+// TestHangingDisk: the disk of a master hangs, which holds its log, too; its process and its
+// network are well. If it is the leader, another one leads within seconds, so that keys can be
+// changed. Minions answer all masters at once, also those that are connected to it. Later health names the
+// disk, and the balancer sends its minions to the others. When the disk is back the master is ready
+// again by itself, and has what was acknowledged meanwhile.
 func TestHangingDisk(t *testing.T) {
 	t.Parallel()
 	e2e.HAProxyProgram(t)
@@ -97,6 +97,7 @@ func TestHangingDisk(t *testing.T) {
 		Extra: "cluster_isolated_filesystem: True\n"})}
 	hung, rest := c.Masters[2], c.Masters[:2]
 	disk := mountFaultyDisk(t, hung)
+	hung.Configure(t, strings.Replace(hung.Config(t), hung.Dir+"/master.log", disk.dir+"/master.log", 1))
 	c.Start(t)
 	pid := hung.PID()
 	c.AddMinions(t, "minion", "recon_default: 1000\nrecon_max: 2000\n", "3006.28", "3007.15", "3008.3")
