@@ -90,8 +90,8 @@ type Layout interface {
 	Append(b []byte, r *Record) []byte
 }
 
-// Sink writes lines. The Handler never calls a sink concurrently. One that is an io.Closer is closed
-// when it is replaced.
+// Sink writes lines. The Handler never calls a sink concurrently. One that is an io.Closer is
+// closed when it is replaced.
 type Sink interface {
 	Write(r *Record, line []byte) error
 }

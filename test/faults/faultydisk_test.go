@@ -86,9 +86,9 @@ const (
 
 // TestHangingDisk: the disk of a master hangs, which holds its log, too; its process and its
 // network are well. If it is the leader, another one leads within seconds, so that keys can be
-// changed. Minions answer all masters at once, also those that are connected to it. Later health names the
-// disk, and the balancer sends its minions to the others. When the disk is back the master is ready
-// again by itself, and has what was acknowledged meanwhile.
+// changed. Minions answer all masters at once, also those that are connected to it. Later health
+// names the disk, and the balancer sends its minions to the others. When the disk is back the
+// master is ready again by itself, and has what was acknowledged meanwhile.
 func TestHangingDisk(t *testing.T) {
 	t.Parallel()
 	e2e.HAProxyProgram(t)
