@@ -41,6 +41,30 @@ func (l *faultyLog) StoreLogs(entries []*raft.Log) error {
 	return l.RaftLog.StoreLogs(entries)
 }
 
+// faultyCluster is three masters whose logs can be faulty.
+func faultyCluster(t *testing.T, change func(*cluster.Config)) (*clustertest.Cluster, []*faultyLog) {
+	t.Helper()
+	logs := make([]*faultyLog, 3)
+	c := clustertest.New(t, len(logs), func(i int, cfg *cluster.Config) {
+		cfg.OpenLog = func(dir string) (_ cluster.RaftLog, err error) {
+			logs[i], err = openFaulty(dir)
+			return logs[i], err
+		}
+		change(cfg)
+	})
+	c.WaitVoters(len(logs))
+	acquainted(c)
+	return c, logs
+}
+
+// hang lets a log hang until the returned function is called.
+func (l *faultyLog) hang(t *testing.T) (release func()) {
+	l.gate.Lock()
+	release = sync.OnceFunc(l.gate.Unlock)
+	t.Cleanup(release)
+	return release
+}
+
 func accept(id string) fsm.Command {
 	key := fsm.Key{ID: id, State: fsm.KeyAccepted, Pub: "a key"}
 	return &fsm.ImportKeys{Keys: []fsm.Key{key}, At: time.Now().UTC()}
@@ -51,26 +75,16 @@ func accept(id string) fsm.Command {
 // before the disk comes back. Then the former leader follows, and has what it missed.
 func TestLeaderWhoseDiskHangs(t *testing.T) {
 	t.Parallel()
-	logs := make([]*faultyLog, 3)
 	var writing atomic.Int64
-	c := clustertest.New(t, len(logs), func(i int, cfg *cluster.Config) {
-		cfg.OpenLog = func(dir string) (_ cluster.RaftLog, err error) {
-			logs[i], err = openFaulty(dir)
-			return logs[i], err
-		}
+	c, logs := faultyCluster(t, func(cfg *cluster.Config) {
 		cfg.Writing = func() func() {
 			writing.Add(1)
 			return func() { writing.Add(-1) }
 		}
 	})
-	c.WaitVoters(len(logs))
-	acquainted(c)
 	old := c.Leader()
 	rest := others(c, old)
-	hung := logs[slices.Index(c.Nodes, old)]
-	hung.gate.Lock()
-	release := sync.OnceFunc(hung.gate.Unlock)
-	t.Cleanup(release)
+	release := logs[slices.Index(c.Nodes, old)].hang(t)
 
 	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -99,6 +113,34 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	}
 	propose(t, old, accept("web3"))
 	c.WaitAll("web3 is known", hasKey("web3"))
+}
+
+// TestFollowerWhoseDiskHangs: a follower hears its leader, but can't take what that tells. So it is
+// not ready once its state is too old, and ready again when it has caught up.
+func TestFollowerWhoseDiskHangs(t *testing.T) {
+	t.Parallel()
+	c, logs := faultyCluster(t, func(*cluster.Config) {})
+	leader := c.Leader()
+	follower := others(c, leader)[0]
+	release := logs[slices.Index(c.Nodes, follower)].hang(t)
+	propose(t, leader, accept("web1"))
+	c.Wait("the follower is not ready", func() error {
+		if follower.Ready() {
+			return errors.New("it is")
+		}
+		return nil
+	})
+	if _, led := follower.Leader(); !led {
+		t.Error("the follower does not hear the leader")
+	}
+	release()
+	c.WaitAll("web1 is known", hasKey("web1"))
+	c.Wait("the follower is ready", func() error {
+		if !follower.Ready() {
+			return errors.New("it is not")
+		}
+		return nil
+	})
 }
 
 // TestRefusedLogEndsTheMaster: the disk answers an error. The master confirms nothing, and ends

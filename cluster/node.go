@@ -71,6 +71,7 @@ type Node struct {
 	pins    *Pins
 	raft    *raft.Raft
 	store   io.Closer
+	logs    *trackedLog // on store
 	trans   interface {
 		raft.Transport
 		io.Closer
@@ -254,6 +255,7 @@ func (n *Node) openRaft() error {
 	n.snapshots = snapshots
 	logs := &trackedLog{LogStore: cache, writing: n.cfg.Writing, refused: n.diskRefused,
 		wrote: func(took time.Duration) { n.logSync.Observe(took.Seconds()) }}
+	n.logs = logs
 	err = n.replay(logs, snapshots)
 	if err == nil {
 		err = n.checkClusterID()

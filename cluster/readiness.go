@@ -124,13 +124,17 @@ func isClosed(c chan struct{}) bool {
 }
 
 // LeaderHeard returns when this master last heard the leader or, as the leader, a majority; the
-// zero time if never since its start.
+// zero time if never since its start. While a write of its log is under way it learns nothing that
+// a heartbeat tells, so what it knows is from the beginning of that write.
 func (n *Node) LeaderHeard() time.Time {
 	heard := n.raft.LastContact()
 	if v := n.verified.Load(); v != 0 {
 		if t := time.Unix(0, v); t.After(heard) {
 			heard = t
 		}
+	}
+	if began := n.logs.since.Load(); began != nil && began.Before(heard) {
+		return *began
 	}
 	return heard
 }
