@@ -126,11 +126,15 @@ func TestHangingDisk(t *testing.T) {
 			resume := disk.hang(t)
 			began := time.Now()
 			stop := w.during(t, 10, 2000)
+			var asked sync.WaitGroup
 			for _, m := range c.Masters {
-				if err := answers(t, m, c.IDs()); err != nil {
-					t.Error(err)
-				}
+				asked.Go(func() {
+					if err := answers(t, m, c.IDs()); err != nil {
+						t.Error(err)
+					}
+				})
 			}
+			asked.Wait()
 			t.Logf("all masters had answers of all minions after %v", time.Since(began))
 			e2e.Eventually(t, healed, "a key is accepted", func() error {
 				id := fmt.Sprintf("new-%s-%d", role, time.Since(began))
