@@ -139,20 +139,28 @@ func TestAloneMakesNoOtherKey(t *testing.T) {
 	serving(t, n)
 }
 
-// TestDeletedDataDirectoryEndsTheMaster deletes the data directory of a master that serves: it must
-// not acknowledge anything more.
-func TestDeletedDataDirectoryEndsTheMaster(t *testing.T) {
-	t.Parallel()
-	cfg := cluster.Config{ID: "m1", DataDir: filepath.Join(t.TempDir(), "data")}
+// untilItEnds starts a stand-alone master that is to end by itself, within 40 s, and returns when
+// it serves; ended gets the result of Run.
+func untilItEnds(t *testing.T, cfg cluster.Config) (n *cluster.Node, ended <-chan error) {
+	t.Helper()
 	n, err := cluster.Open(cfg, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
+	t.Cleanup(cancel)
+	end := make(chan error, 1)
+	go func() { end <- n.Run(ctx) }()
 	serving(t, n)
+	return n, end
+}
+
+// TestDeletedDataDirectoryEndsTheMaster deletes the data directory of a master that serves: it must
+// not acknowledge anything more.
+func TestDeletedDataDirectoryEndsTheMaster(t *testing.T) {
+	t.Parallel()
+	cfg := cluster.Config{ID: "m1", DataDir: filepath.Join(t.TempDir(), "data")}
+	_, ended := untilItEnds(t, cfg)
 	if err := os.Rename(cfg.DataDir, cfg.DataDir+".gone"); err != nil {
 		t.Fatal(err)
 	}

@@ -148,24 +148,16 @@ func TestFollowerWhoseDiskHangs(t *testing.T) {
 func TestRefusedLogEndsTheMaster(t *testing.T) {
 	t.Parallel()
 	var log *faultyLog
-	n, err := cluster.Open(cluster.Config{ID: "m1", DataDir: t.TempDir(),
+	n, ended := untilItEnds(t, cluster.Config{ID: "m1", DataDir: t.TempDir(),
 		OpenLog: func(dir string) (_ cluster.RaftLog, err error) {
 			log, err = openFaulty(dir)
 			return log, err
-		}}, nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
-	serving(t, n)
+		}})
 	log.refuses.Store(true)
-	if _, _, err := n.Propose(ctx, accept("web1")); err == nil {
+	if _, _, err := n.Propose(patience(t), accept("web1")); err == nil {
 		t.Error("an order was confirmed that is not on the disk")
 	}
-	err = <-ended
+	err := <-ended
 	if err == nil || !strings.Contains(err.Error(), "refuses raft's log") ||
 		!strings.Contains(err.Error(), syscall.EIO.Error()) {
 		t.Errorf("it ended with %v", err)

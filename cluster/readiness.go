@@ -10,7 +10,7 @@ import (
 )
 
 // watch keeps the facts that readiness depends on: membership, a known leader, and catching up at
-// start. It ends with an error when the data directory is gone.
+// start.
 func (n *Node) watch(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

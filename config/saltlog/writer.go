@@ -51,10 +51,7 @@ func startWriter(o Output, lost *atomic.Int64) *writer {
 
 // put queues a line; nil: it is lost.
 func (w *writer) put(r *Record) *line {
-	l := &line{record: *r, done: make(chan struct{})}
-	if w.Layout != nil {
-		l.text = w.Layout.Append(nil, r)
-	}
+	l := &line{record: *r, text: w.text(r), done: make(chan struct{})}
 	if w.bytes.Add(l.size()) <= maxBytes {
 		select {
 		case w.lines <- l:
@@ -111,11 +108,15 @@ func (w *writer) tell(missing int64) {
 	r := Record{Time: time.Now(), Level: slog.LevelWarn, Component: "log",
 		Text:  "lines are missing here: this output took none for a while",
 		Attrs: fmt.Sprintf(" n=%d", missing), Fields: []slog.Attr{slog.Int64("n", missing)}}
-	var text []byte
-	if w.Layout != nil {
-		text = w.Layout.Append(nil, &r)
+	_ = w.To.Write(&r, w.text(&r))
+}
+
+// text is a record in the output's layout; nil for a sink that reads the record itself.
+func (w *writer) text(r *Record) []byte {
+	if w.Layout == nil {
+		return nil
 	}
-	_ = w.To.Write(&r, text)
+	return w.Layout.Append(nil, r)
 }
 
 // close ends the writer once it has written what waits. It does not wait for a destination that
