@@ -213,17 +213,26 @@ func (r *Disk) Refuse(what, dir string) error {
 	return err
 }
 
-// Run checks the disk until ctx ends.
+// Run checks the disk until ctx ends. Writes have a loop of their own, because a look at the space
+// of a disk that hangs may not end.
 func (r *Disk) Run(ctx context.Context) error {
+	var writes sync.WaitGroup
+	writes.Go(func() { repeat(ctx, r.lookAtWrites) })
+	repeat(ctx, r.look)
+	writes.Wait()
+	return nil
+}
+
+// repeat calls look every lookEvery until ctx ends.
+func repeat(ctx context.Context, look func()) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			r.look()
-			r.lookAtWrites()
+			look()
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }
