@@ -375,12 +375,13 @@ func (r *process) openMaster(ctx context.Context) error {
 		return err
 	}
 	r.mesh = event.NewMesh(r.bus, r.node.NearPeers(r.began), r.log)
-	lim := settings.Minions(o)
-	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
 	files, err := daemon.OpenFilesLimit()
 	if err != nil {
 		return fmt.Errorf("read limit of open files: %w", err)
 	}
+	lim := settings.Minions(o)
+	lim.Total = minion.NewTotal(daemon.MinionConnections(files))
+	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
 	if r.traces, err = traces.New(settings.Traces(o, Version, r.store.Copies), r.log, r.reg); err != nil {
 		return err
 	}

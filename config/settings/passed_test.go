@@ -86,7 +86,7 @@ func TestOptionsArePassedOn(t *testing.T) {
 		{"minions", func(o *config.Options) any { return Minions(o) },
 			"MaxInFlight MaxStrangers StrangersRate MinRate HandshakeTimeout WriteTimeout" +
 				" PingInterval PingTimeout SilentTimeout DrainTimeout MaxHeld LongLived" +
-				" KeepAliveIdle KeepAliveInterval KeepAliveCount"},
+				" KeepAliveIdle KeepAliveInterval KeepAliveCount Total"},
 		{"local cache", func(o *config.Options) any { return LocalCache(o) }, ""},
 		{"minionfs", func(o *config.Options) any { m, _ := Minionfs(o); return m },
 			"Ignored"},

@@ -9,6 +9,13 @@ import (
 // databases, ports, peers, files that it serves.
 const ownFiles = 1000
 
+// MinionConnections is how many connections of minions a process may have whose open files have
+// this limit: all but ownFiles, and half of them at least.
+func MinionConnections(limit uint64) int {
+	limit = min(limit, 1<<30) // there may be none
+	return int(limit - min(ownFiles, limit/2))
+}
+
 // WarnOpenFiles logs a warning if this many minions may need more open files than this process may
 // have: each keeps two connections. The Go runtime has raised the soft limit to the hard one, as
 // Salt's master would.

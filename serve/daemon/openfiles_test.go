@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 )
@@ -19,6 +20,11 @@ func TestWarnOpenFiles(t *testing.T) {
 		if got := strings.Contains(out.String(), "level=WARN") &&
 			strings.Contains(out.String(), "LimitNOFILE"); got != tt.warns {
 			t.Errorf("%d minions, %d files: %q", tt.minions, tt.limit, out.String())
+		}
+	}
+	for limit, want := range map[uint64]int{65_536: 64_536, 1024: 512, math.MaxUint64: 1<<30 - 1000} {
+		if got := MinionConnections(limit); got != want {
+			t.Errorf("of %d files %d are for minions, want %d", limit, got, want)
 		}
 	}
 	if limit, err := OpenFilesLimit(); err != nil || limit < 256 {

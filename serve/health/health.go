@@ -41,7 +41,7 @@ func Probes(ctx context.Context, ln net.Listener, s State, log *slog.Logger) err
 	}
 	mux.Handle("/livez", answer(s.Serving))
 	mux.Handle("/readyz", answer(s.Ready))
-	return serve(ctx, ln, mux, log)
+	return serve(ctx, keepNewest(ln), mux, log)
 }
 
 // Metrics serves /metrics on ln, to those that the door lets in, until ctx ends.
@@ -50,7 +50,7 @@ func Metrics(ctx context.Context, ln net.Listener, g prometheus.Gatherer, d *Doo
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(g,
 		promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
-	return serve(ctx, d.listen(ln), d.guard(mux), log)
+	return serve(ctx, d.listen(keepNewest(ln)), d.guard(mux), log)
 }
 
 func serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger) error {

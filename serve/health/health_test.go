@@ -2,11 +2,14 @@ package health
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -71,5 +74,50 @@ func TestProbesAndMetrics(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestNewest: a port keeps its newest connections, so whoever holds some keeps no probe out. One
+// that was closed makes room.
+func TestNewest(t *testing.T) {
+	t.Parallel()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	ln := &newest{Listener: tcp, most: 2}
+	connect := func() (near, far net.Conn) {
+		near, err := net.Dial("tcp", tcp.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { near.Close() })
+		if err := near.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if far, err = ln.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		return near, far
+	}
+	a, _ := connect()
+	b, atB := connect()
+	c, atC := connect()
+	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the oldest connection: %v", err)
+	}
+	atB.Close()
+	d, atD := connect()
+	for _, open := range []struct{ near, far net.Conn }{{c, atC}, {d, atD}} {
+		if _, err := open.far.Write([]byte{1}); err != nil {
+			t.Error(err)
+		}
+		if n, err := open.near.Read(make([]byte, 1)); n != 1 {
+			t.Errorf("a newer connection: %v", err)
+		}
+	}
+	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the closed connection: %v", err)
 	}
 }

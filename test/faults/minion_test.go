@@ -82,8 +82,15 @@ func (m *minion) signIn(ctx context.Context, at *e2e.Master) (word string, err e
 	return "", fmt.Errorf("sign in: %v", answer.Ret)
 }
 
-// ask sends a sealed load and opens the answer.
+// ask sends a sealed load on its own connection and opens the answer.
 func (m *minion) ask(ctx context.Context, at *e2e.Master, load value.Map) (value.Raw, error) {
+	return m.seal(load, func(packed []byte) ([]byte, error) {
+		return send(ctx, hostPort(at, e2e.RequestPort), packed)
+	})
+}
+
+// seal sends a sealed load and opens the answer.
+func (m *minion) seal(load value.Map, send func(packed []byte) ([]byte, error)) (value.Raw, error) {
 	nonce, err := wire.NewNonce()
 	if err != nil {
 		return nil, err
@@ -93,7 +100,7 @@ func (m *minion) ask(ctx context.Context, at *e2e.Master, load value.Map) (value
 	if err != nil {
 		return nil, err
 	}
-	reply, err := send(ctx, hostPort(at, e2e.RequestPort), packed)
+	reply, err := send(packed)
 	if err != nil {
 		return nil, err
 	}

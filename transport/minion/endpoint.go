@@ -116,8 +116,10 @@ func (e *endpoint) serve(ctx context.Context, ln net.Listener) error {
 	defer ln.Close()
 
 	err := e.accept(ctx, ln, func(conn net.Conn) {
-		e.open.Add(1)
-		go e.serveConn(work, conn)
+		if l := e.enter(conn); l != nil { // here, so that no more are open than may be
+			e.open.Add(1)
+			go e.serveConn(work, l)
+		}
 	})
 
 	e.stopping.Store(true)
@@ -168,18 +170,22 @@ func (e *endpoint) accept(ctx context.Context, ln net.Listener, start func(net.C
 	}
 }
 
-func (e *endpoint) serveConn(ctx context.Context, conn net.Conn) {
+// enter makes a link of a connection; nil: there are too many, and it is closed.
+func (e *endpoint) enter(conn net.Conn) *link {
 	l := &link{conn: conn, wait: e.lim.WriteTimeout}
 	if addr, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
 		l.peer = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 	}
-	if !e.track(l) {
+	if err := e.track(l); err != nil {
 		e.met.closed.WithLabelValues("full").Inc()
-		e.quiet.warn("close minion connection: too many", "n", e.lim.MaxConns)
+		e.quiet.warn("close minion connection: too many", "err", err)
 		conn.Close()
-		e.open.Done()
-		return
+		return nil
 	}
+	return l
+}
+
+func (e *endpoint) serveConn(ctx context.Context, l *link) {
 	err := e.greet(l)
 	if err == nil {
 		l.session = e.begin(l)
@@ -369,21 +375,28 @@ func (e *endpoint) shakeHands(l *link) error {
 	return err
 }
 
-func (e *endpoint) track(l *link) bool {
+// errFiles: there are as many connections as Limits.Total allows.
+var errFiles = errors.New("the limit of open files allows no more: raise it (LimitNOFILE of the service, ulimit -Hn)")
+
+func (e *endpoint) track(l *link) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.links) >= e.lim.MaxConns {
-		return false
+	if n := len(e.links); n >= e.lim.MaxConns {
+		return fmt.Errorf("there are %d, see max_connections", n)
+	}
+	if !e.lim.Total.take() {
+		return errFiles
 	}
 	e.links[l] = struct{}{}
 	e.met.connections.Inc()
-	return true
+	return nil
 }
 
 func (e *endpoint) untrack(l *link) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.links, l)
+	e.lim.Total.leave()
 	e.leaveSource(l)
 	e.met.connections.Dec()
 }

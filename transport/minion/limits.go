@@ -3,6 +3,7 @@ package minion
 import (
 	"cmp"
 	"net/netip"
+	"sync/atomic"
 	"time"
 )
 
@@ -63,10 +64,12 @@ type Limits struct {
 	// MaxConns is the number of connections of one endpoint; further ones are closed at once and
 	// counted (default 65536).
 	MaxConns int
+	// Total bounds the connections of all endpoints that share it; nil: no bound.
+	Total *Total
 	// MaxPerSource is the number of connections of one address, of one /64 with IPv6, at one
-	// endpoint (option max_connections_per_source). 0: a tenth of MaxConns, at least 16. Without
-	// ProxyFrom the minions of a whole site may share one address, so 0 then limits a source only
-	// while nine tenths of MaxConns are used.
+	// endpoint (option max_connections_per_source). 0: a tenth of MaxConns or Total, at least 16.
+	// Without ProxyFrom the minions of a whole site may share one address, so 0 then limits a
+	// source only while nine tenths of MaxConns or Total are used.
 	MaxPerSource int
 	// Unlimited are addresses to which MaxPerSource does not apply: those of balancers.
 	Unlimited []netip.Prefix
@@ -77,6 +80,44 @@ type Limits struct {
 	// accepted connections (defaults 60 s, 15 s and 3, as Salt's master).
 	KeepAliveIdle, KeepAliveInterval time.Duration
 	KeepAliveCount                   int
+}
+
+// Total counts connections of several endpoints. It is safe for concurrent use.
+type Total struct {
+	most int64
+	n    atomic.Int64
+}
+
+// NewTotal allows that many connections.
+func NewTotal(most int) *Total { return &Total{most: int64(most)} }
+
+// take counts a connection; false: there are as many as may be.
+func (t *Total) take() bool {
+	if t == nil {
+		return true
+	}
+	if t.n.Add(1) > t.most {
+		t.n.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (t *Total) leave() {
+	if t != nil {
+		t.n.Add(-1)
+	}
+}
+
+// scarce reports that more than nine tenths are used.
+func (t *Total) scarce() bool { return t != nil && t.n.Load() > t.most-t.most/10 }
+
+// share is a tenth of n, and of what t allows, at least 16.
+func (t *Total) share(n int) int {
+	if t != nil {
+		n = min(n, int(t.most))
+	}
+	return max(16, n/10)
 }
 
 // Bounds without an option, on bytes that are not payload.

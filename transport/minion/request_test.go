@@ -519,6 +519,25 @@ func TestMaxConns(t *testing.T) {
 	dialRaw(t, addr).greet("REQ", "", 1)
 }
 
+// Endpoints share what the limit of open files leaves.
+func TestTotal(t *testing.T) {
+	t.Parallel()
+	lim := Limits{Total: NewTotal(3)}
+	s, addr, _ := startRequests(t, echo, lim)
+	other, otherAddr, _ := startRequests(t, echo, lim)
+	a := dialRaw(t, addr).greet("REQ", "", 1)
+	dialRaw(t, addr).greet("REQ", "", 1)
+	dialRaw(t, otherAddr).greet("REQ", "", 1)
+	for _, at := range []string{addr, otherAddr} {
+		dialRaw(t, at).closedByPeer()
+	}
+	eventually(t, "counted", counted(t, s.endpoint, "full"))
+	eventually(t, "counted", counted(t, other.endpoint, "full"))
+	a.Close()
+	eventually(t, "room again", func() bool { return s.Connections() == 1 })
+	dialRaw(t, otherAddr).greet("REQ", "", 1)
+}
+
 func TestStopAnswersWhatItHas(t *testing.T) {
 	t.Parallel()
 	started, finish := make(chan struct{}), make(chan struct{})

@@ -37,8 +37,9 @@ func (e *endpoint) admit(l *link) error {
 	}
 	share, scarce := e.lim.MaxPerSource, true
 	if share == 0 {
-		share = max(16, e.lim.MaxConns/10)
-		scarce = len(e.lim.ProxyFrom) > 0 || len(e.links) > e.lim.MaxConns-e.lim.MaxConns/10
+		share = e.lim.Total.share(e.lim.MaxConns)
+		scarce = len(e.lim.ProxyFrom) > 0 || len(e.links) > e.lim.MaxConns-e.lim.MaxConns/10 ||
+			e.lim.Total.scarce()
 	}
 	if n := e.sources[from]; scarce && n >= share {
 		return fmt.Errorf("%s has %d, see max_connections_per_source: %w", from, n, errShare)

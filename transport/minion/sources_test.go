@@ -53,6 +53,8 @@ func TestMaxPerSource(t *testing.T) {
 		{name: "default", lim: Limits{MaxConns: 20}, from: crowd, admitted: 18, others: true},
 		{name: "default, room", lim: Limits{MaxConns: 100}, from: crowd, admitted: 24,
 			others: true},
+		{name: "default, few open files", lim: Limits{MaxConns: 100, Total: NewTotal(20)}, from: crowd,
+			admitted: 18, others: true},
 		{name: "default, the balancer is named", lim: Limits{MaxConns: 20, Unlimited: trusted},
 			from: balancer, admitted: 20},
 	} {
