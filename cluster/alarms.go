@@ -31,7 +31,7 @@ func (n *Node) cutLines() []string {
 	for _, m := range n.state.Members() {
 		if through := n.port.Through(m.Node); through != "" {
 			relay, _, _ := strings.Cut(through, "/")
-			out = append(out, fmt.Sprintf("the line to %s is cut, and %s relays; check firewalls and routes between "+
+			out = append(out, fmt.Sprintf("the line to %s is cut, and %s relays; check firewalls, routes and MTU between "+
 				"%s and %s", m.ID, relay, n.self.ID, m.ID))
 		}
 	}

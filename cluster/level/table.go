@@ -126,4 +126,6 @@ var table = append([]Entry{
 	{Field, "clustermaster.ringstore.v1.Group.fresh", 0, 2}, // 0.1.0 drops what has expired
 	{Field, "clustermaster.peer.RelayRequest.node", 0, 2},
 	{Field, "clustermaster.peer.RelayReply.refused", 0, 2},
+	{Field, "clustermaster.peer.BeatRequest.padding", 0, 2},
+	{Field, "clustermaster.peer.BeatReply.padding", 0, 2},
 }, later...)

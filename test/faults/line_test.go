@@ -2,18 +2,20 @@ package faults
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermaster/test/e2e"
 )
 
-// TestCutLine: while only the line between two masters is cut, they reach each other through the
-// third one. Jobs of each reach the minions of all, with the answers; keys can be changed
-// everywhere, and all masters stay ready, also if the line is the one to the leader. Operators are
-// told which line it is.
+// TestCutLine: while only the line between two masters is cut, or loses large packets, they reach
+// each other through the third one. Jobs of each reach the minions of all, with the answers; keys
+// can be changed everywhere, and all masters stay ready, also if the line is the one to the leader.
+// Operators are told which line it is.
 func TestCutLine(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, "")
@@ -33,14 +35,19 @@ func TestCutLine(t *testing.T) {
 
 	leader := c.Leader(t, c.Masters[0])
 	followers := c.Others(leader)
-	for what, pair := range map[string][2]*e2e.Master{
-		"between followers": {followers[0], followers[1]},
-		"to the leader":     {followers[0], leader},
+	for _, line := range []struct {
+		what  string
+		a, b  *e2e.Master
+		fault func(t testing.TB, n network, a, b int)
+	}{
+		{"between followers", followers[0], followers[1], cut},
+		{"to the leader", followers[0], leader, cut},
+		{"large packets to the leader", followers[0], leader, narrow},
 	} {
-		t.Run(what, func(t *testing.T) {
-			a, b := pair[0], pair[1]
+		t.Run(line.what, func(t *testing.T) {
+			a, b := line.a, line.b
 			third := c.others(a, b)[0]
-			cut(t, c.net, a.Number, b.Number)
+			line.fault(t, c.net, a.Number, b.Number)
 			t.Cleanup(func() { c.net.heal(t) })
 			e2e.Eventually(t, healed, "the cut line is named", func() error {
 				r := third.Runner(t, "cluster.health")
@@ -64,7 +71,7 @@ func TestCutLine(t *testing.T) {
 				if err := answers(t, m, ids); err != nil {
 					t.Error(err)
 				}
-				id := fmt.Sprintf("new-%d-%s", m.Number, strings.ReplaceAll(what, " ", "-"))
+				id := fmt.Sprintf("new-%d-%s", m.Number, strings.ReplaceAll(line.what, " ", "-"))
 				accepted(t, m, id)
 				succeeds(t, m.Key(t, "-d", id, "-y"))
 			}
@@ -101,4 +108,42 @@ func answers(t *testing.T, m *e2e.Master, ids []string) error {
 		}
 	}
 	return nil
+}
+
+// TestLeaderThatLosesLargePackets: between the leader and all others large packets get lost, and
+// small ones arrive, Raft's heartbeats among them. Another master leads within seconds, so that
+// keys can be changed, and the former leader says that it is not ready. When the lines are mended
+// it follows.
+func TestLeaderThatLosesLargePackets(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, "")
+	leader := c.Leader(t, c.Masters[0])
+	rest := c.others(leader)
+	for _, m := range rest {
+		c.net.narrow(t, leader.Number, m.Number)
+	}
+	began := time.Now()
+	e2e.Eventually(t, healed, "another master leads", func() error {
+		v, err := membersOf(t, rest[0])
+		if err == nil && (v.Leader == "" || v.Leader == leader.ID) {
+			err = fmt.Errorf("leader is %q", v.Leader)
+		}
+		return err
+	})
+	t.Logf("another master leads after %v", time.Since(began))
+	accepted(t, rest[1], "new")
+	e2e.Eventually(t, healed, "the former leader is not ready", func() error {
+		if leader.Probe("/readyz") == nil {
+			return errors.New("it is ready")
+		}
+		return nil
+	})
+	c.net.heal(t)
+	oneHistory(t, c.Masters...)
+	e2e.Eventually(t, healed, "all is well", func() error {
+		if r := rest[0].Runner(t, "cluster.health"); r.Code != 0 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
 }

@@ -17,12 +17,13 @@ import (
 
 // namespaces gives each master its own network namespace. One bridge joins them; the test has an
 // address on it too. A cut gives the sender a wrong hardware address for the receiver, so that
-// frames get lost on the wire.
+// frames get lost on the wire. A narrow line gives it the address of the receiver's second
+// interface, behind a port of the bridge with a smaller MTU, which drops larger frames.
 type namespaces struct {
 	name   string // of the bridge; namespaces are named name-1, name-2, ...
 	prefix string // of addresses, with its last dot
 	mu     sync.Mutex
-	cuts   map[[2]int]bool
+	cuts   map[[2]int]bool // and narrow ones
 	hosts  int
 }
 
@@ -52,7 +53,8 @@ func (n *namespaces) make() error {
 		" type bridge forward_delay 0"); err != nil {
 		return err
 	}
-	if err := ip("addr add "+n.Host(here)+"/24 dev "+n.name, "link set "+n.name+" up"); err != nil {
+	if err := ip("addr add "+n.Host(here)+"/24 dev "+n.name,
+		"link set "+n.name+" mtu 1500 up"); err != nil { // whatever its ports have
 		return err
 	}
 	for i := 1; i <= n.hosts; i++ {
@@ -63,7 +65,10 @@ func (n *namespaces) make() error {
 			"link set "+port+" master "+n.name+" up",
 			"-n "+ns+" link set lo up",
 			"-n "+ns+" addr add "+n.Host(i)+"/24 dev eth0",
-			"-n "+ns+" link set eth0 up",
+			"-n "+ns+" link set eth0 up gso_max_segs 1", // each packet for itself, as on a wire
+			"link add "+port+"n type veth peer name eth1 address "+narrowMAC(i)+" netns "+ns,
+			"link set "+port+"n master "+n.name+" mtu 1280 up",
+			"-n "+ns+" link set eth1 up",
 			"neigh replace "+n.Host(i)+" lladdr "+mac(i)+" dev "+n.name+" nud permanent",
 			"-n "+ns+" neigh replace "+n.Host(here)+" lladdr "+mac(here)+" dev eth0 nud permanent",
 		); err != nil {
@@ -141,6 +146,18 @@ func (n *namespaces) cutOneWay(t testing.TB, from, to int) {
 	}
 }
 
+func (n *namespaces) narrow(t testing.TB, a, b int) {
+	t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, way := range [][2]int{{a, b}, {b, a}} {
+		n.cuts[way] = true
+		if err := n.neighbour(way[0], way[1], narrowMAC(way[1])); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func (n *namespaces) heal(t testing.TB) {
 	t.Helper()
 	n.mu.Lock()
@@ -159,7 +176,8 @@ func (n *namespaces) neighbour(i, j int, to string) error {
 		" dev eth0 nud permanent")
 }
 
-func mac(i int) string { return fmt.Sprintf("02:00:00:00:00:%02x", i) }
+func mac(i int) string       { return fmt.Sprintf("02:00:00:00:00:%02x", i) }
+func narrowMAC(i int) string { return fmt.Sprintf("02:00:00:00:01:%02x", i) }
 
 func (n *namespaces) remove() {
 	for i := 1; i <= n.hosts; i++ {

@@ -12,6 +12,9 @@ type network interface {
 	e2e.Network
 	// cutOneWay loses what from sends to to.
 	cutOneWay(t testing.TB, from, to int)
+	// narrow loses the large packets alone that two masters send to each other: a tunnel with a
+	// smaller MTU, and a firewall that drops the messages which say so.
+	narrow(t testing.TB, a, b int)
 	// heal repairs all links.
 	heal(t testing.TB)
 }
@@ -32,6 +35,12 @@ func cut(t testing.TB, n network, a, b int) {
 	t.Helper()
 	n.cutOneWay(t, a, b)
 	n.cutOneWay(t, b, a)
+}
+
+// narrow makes the line between two masters lose large packets.
+func narrow(t testing.TB, n network, a, b int) {
+	t.Helper()
+	n.narrow(t, a, b)
 }
 
 // isolate separates these masters from all others, not from each other.

@@ -18,6 +18,7 @@ type proxies struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	cuts    map[[2]int]bool
+	thin    map[[2]int]bool // lose what is large
 	closed  bool
 	conns   map[net.Conn]bool
 }
@@ -27,7 +28,7 @@ const proxyAt = 150
 
 func newProxies(t testing.TB, masters int) *proxies {
 	t.Helper()
-	p := &proxies{base: e2e.FreeBase(t, masters), cuts: map[[2]int]bool{},
+	p := &proxies{base: e2e.FreeBase(t, masters), cuts: map[[2]int]bool{}, thin: map[[2]int]bool{},
 		conns: map[net.Conn]bool{}}
 	p.changed = sync.NewCond(&p.mu)
 	var wg sync.WaitGroup
@@ -77,18 +78,26 @@ func (p *proxies) cutOneWay(_ testing.TB, from, to int) {
 	p.cuts[[2]int{from, to}] = true
 }
 
+func (p *proxies) narrow(_ testing.TB, a, b int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.thin[[2]int{a, b}], p.thin[[2]int{b, a}] = true, true
+}
+
 func (p *proxies) heal(testing.TB) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.cuts)
+	clear(p.thin)
 	p.changed.Broadcast()
 }
 
-// open waits until from reaches to. It returns false once the test has ended.
-func (p *proxies) open(from, to int) bool {
+// open waits until from reaches to with so many bytes. It returns false once the test has ended.
+func (p *proxies) open(from, to, size int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.cuts[[2]int{from, to}] && !p.closed {
+	way := [2]int{from, to}
+	for (p.cuts[way] || p.thin[way] && size > 1200) && !p.closed {
 		p.changed.Wait()
 	}
 	return !p.closed
@@ -99,7 +108,7 @@ func (p *proxies) carry(in net.Conn, to int) {
 	defer in.Close()
 	caller, _ := in.RemoteAddr().(*net.TCPAddr)
 	from := int(caller.IP.To4()[3])
-	if !p.keep(in) || !p.open(from, to) || !p.open(to, from) {
+	if !p.keep(in) || !p.open(from, to, 0) || !p.open(to, from, 0) {
 		return
 	}
 	// The member's log and limits must see the caller's address.
@@ -119,7 +128,7 @@ func (p *proxies) carry(in net.Conn, to int) {
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := src.Read(buf)
-			if !p.open(from, to) {
+			if !p.open(from, to, n) {
 				return
 			}
 			if n > 0 {

@@ -33,8 +33,10 @@ const (
 	RaftTransfers Bug = "raft-transfers"
 	// A leader whose disk hangs goes on with its heartbeats, and stays in office.
 	HangingLeads Bug = "hanging-leads"
+	// Heartbeats are so small that they arrive where large packets get lost.
+	SmallBeats Bug = "small-beats"
 )
 
 // All lists the bugs.
 var All = []Bug{RingNoSync, LogNoSync, TombstonesMerged, StaleReads, OrdersRepeat, PartFounds, Pipelined,
-	WriteOne, NoFence, ReplayGap, RaftTransfers, HangingLeads}
+	WriteOne, NoFence, ReplayGap, RaftTransfers, HangingLeads, SmallBeats}

@@ -26,6 +26,9 @@ const (
 // window is how many bytes of one direction of a connection may be on their way or wait to be read.
 const window = 64 << 10
 
+// large is the size of a message that does not fit into a packet on a narrow path, in bytes.
+const large = 1240
+
 // fabric is the network between the masters. What is written to a connection arrives in order and
 // late. Connections don't wait for each other. A write waits while the window is full.
 type fabric struct {
@@ -49,6 +52,7 @@ type path struct {
 	slow  time.Duration
 	lossy float64 // share of messages that must be sent again
 	held  bool    // messages wait; both ends' kernels answer, so no connection breaks
+	thin  bool    // large messages get lost
 }
 
 func newFabric(seed uint64, delay time.Duration) *fabric {
@@ -76,8 +80,9 @@ func rng(seed uint64, name ...string) *rand.Rand {
 
 // chunk is one message on its way. Nil data is the end of the stream.
 type chunk struct {
-	at   time.Time
-	data []byte
+	at    time.Time
+	data  []byte
+	large bool
 }
 
 // end is one side of a connection.
@@ -121,7 +126,7 @@ func (e *end) Read(b []byte) (int, error) {
 		case !e.readBy.IsZero() && !now.Before(e.readBy):
 			return 0, e.opError("read", os.ErrDeadlineExceeded)
 		case len(e.in) > 0 && !e.in[0].at.After(now) && !e.to().cut && !e.to().held &&
-			!e.readAgain.After(now):
+			!(e.to().thin && e.in[0].large) && !e.readAgain.After(now):
 			c := &e.in[0]
 			if c.data == nil {
 				return 0, io.EOF
@@ -160,7 +165,7 @@ func (e *end) Write(b []byte) (int, error) {
 			return done, e.opError("write", os.ErrDeadlineExceeded)
 		}
 		e.spoke = true
-		if e.cutOff() {
+		if e.cutOff() || e.from().thin && (len(b) > large || e.peer.stuck()) {
 			e.watch()
 		} else if e.peer.closed {
 			e.after(e.f.delay, func() { e.breaks(syscall.ECONNRESET) })
@@ -184,6 +189,10 @@ func (e *end) Write(b []byte) (int, error) {
 // cutOff reports that nothing this side sends is acknowledged. The caller holds mu.
 func (e *end) cutOff() bool { return e.from().cut || e.to().cut }
 
+// stuck reports that a message for this side got lost, which TCP sends again and again. The caller
+// holds mu.
+func (e *end) stuck() bool { return len(e.in) > 0 && e.in[0].large }
+
 // after calls f later, holding mu.
 func (e *end) after(d time.Duration, f func()) {
 	time.AfterFunc(d, func() {
@@ -202,7 +211,7 @@ func (e *end) watch() {
 	a, b := e.from().epoch, e.to().epoch
 	e.after(userTimeout, func() {
 		e.watchedSend = false
-		if e.cutOff() && a == e.from().epoch && b == e.to().epoch {
+		if (e.cutOff() || e.from().thin && e.peer.stuck()) && a == e.from().epoch && b == e.to().epoch {
 			e.breaks(syscall.ETIMEDOUT)
 		}
 	})
@@ -220,7 +229,7 @@ func (e *end) send(data []byte) {
 		at = e.peer.lastIn
 	}
 	e.peer.lastIn = at
-	e.peer.in = append(e.peer.in, chunk{at, data})
+	e.peer.in = append(e.peer.in, chunk{at, data, len(data) > large})
 	e.peer.unread += len(data)
 	time.AfterFunc(time.Until(at), e.peer.cond.Broadcast)
 }
@@ -456,12 +465,21 @@ func (f *fabric) cut(from, to string) {
 	expire(keepAlive, func(*end) bool { return true })
 }
 
+// narrow loses the large messages of a path.
+func (f *fabric) narrow(from, to string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.path(from, to)
+	p.thin = true
+	p.epoch++
+}
+
 // heal ends all cuts, slowness and loss between two hosts.
 func (f *fabric) heal(from, to string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.path(from, to)
-	p.cut, p.slow, p.lossy, p.held = false, 0, 0, false
+	p.cut, p.slow, p.lossy, p.held, p.thin = false, 0, 0, false, false
 	p.epoch++
 	for e := range f.conns {
 		a, b := e.local.Addr().String(), e.remote.Addr().String()

@@ -123,7 +123,7 @@ func (w *world) scenes(ctx context.Context, chance *rand.Rand) {
 			s.m = l
 		}
 		plays := []func(){s.lateLines, s.standsStill, s.refuses, s.clockStep, s.lostDisk, s.flippedBits,
-			s.removed, s.leftBehind}
+			s.removed, s.leftBehind, s.narrowLines}
 		play := plays[chance.IntN(len(plays))]
 		if w.forgetful() && first && chance.IntN(2) == 0 {
 			play = s.longAway // no later one has the time
@@ -203,9 +203,10 @@ func (s *scene) standsStill() {
 	went()
 }
 
-// leaderGoes is how long the others may need to lead instead of a master whose disk hangs: two
-// seconds until it is silent, and elections, the first of which may be lost.
-const leaderGoes = 15 * time.Second
+// leaderGoes is how long the others may need to lead instead of a master whose disk hangs, or whose
+// lines lose large packets: two to seven seconds until it is silent, and elections, the first of
+// which may be lost.
+const leaderGoes = 20 * time.Second
 
 // diskHangs holds the syncs of the leader, and nothing else. Another master must lead soon. The
 // disk stays so for a while, and then the former leader has entries that nobody else has.
@@ -222,18 +223,46 @@ func (s *scene) diskHangs() {
 	s.note("scene: the disk of %s, which leads, hangs until another master leads, and %v more", s.m.id, s.lasts)
 	i.files.setStill(true)
 	written := s.burst(s.m, 3)
+	s.otherLeads("its disk hangs")
+	s.pause(s.lasts)
+	i.files.setStill(false)
+	written()
+}
+
+// narrowLines loses large packets between the leader and all others; small ones arrive. Another
+// master must lead soon.
+func (s *scene) narrowLines() {
+	if s.m = s.w.leader(); s.m == nil {
+		return
+	}
+	if _, ok := s.prepare(); !ok {
+		return
+	}
+	defer s.m.release()
+	if i := s.m.up(); i == nil || !i.node.IsLeader() {
+		return
+	}
+	defer s.busy()()
+	s.note("scene: large packets of %s, which leads, get lost until another master leads, and for %v more",
+		s.m.id, s.lasts)
+	a := s.m.ip.String()
+	s.w.others(s.m, func(o string) { s.w.net.narrow(o, a); s.w.net.narrow(a, o) })
+	s.otherLeads("its large packets get lost")
+	s.pause(s.lasts)
+	s.w.others(s.m, func(o string) { s.w.net.heal(o, a); s.w.net.heal(a, o) })
+}
+
+// otherLeads waits until another master leads than s.m, whose office a fault should end.
+func (s *scene) otherLeads(fault string) {
 	began := time.Now()
 	for !s.w.ledWithout(s.m) && s.ctx.Err() == nil {
 		if time.Since(began) > leaderGoes {
-			s.w.fault("the disk of %s has hung for %v, and no other master leads", s.m.id, leaderGoes)
+			s.w.fault("%s leads for %v although %s", s.m.id, leaderGoes, fault)
 			break
 		}
 		s.pause(100 * time.Millisecond)
 	}
 	s.w.note("another master leads after %v", time.Since(began))
-	s.pause(s.lasts)
-	i.files.setStill(false)
-	written()
 }
 
 // ledWithout reports whether another master says that it leads.

@@ -21,6 +21,16 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interva
 // closed, for so long.
 const userTimeout = 5 * time.Second
 
+// reached is a connection with a member, after TLS.
+type reached struct {
+	*tls.Conn
+	raw     net.Conn // below TLS
+	through string   // the master that relays it, or ""
+}
+
+// keyCheck refuses keys of the other end.
+type keyCheck = func(spki [32]byte) error
+
 // dialNode connects to a member at the address of its record.
 func (p *Port) dialNode(ctx context.Context, node, proto string) (*conn, error) {
 	addr, ok := p.cfg.Pins.AddrOf(node)
@@ -29,11 +39,11 @@ func (p *Port) dialNode(ctx context.Context, node, proto string) (*conn, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
 	defer cancel()
-	raw, via, err := p.reach(ctx, node, addr)
+	r, err := p.reach(ctx, node, addr, proto, p.keyOf(node))
 	if err != nil {
 		return nil, err
 	}
-	return p.shakeHands(ctx, raw, via, node, proto)
+	return p.dialled(r, node, proto)
 }
 
 // dialLine is dialNode without a detour, within ctx.
@@ -42,24 +52,20 @@ func (p *Port) dialLine(ctx context.Context, node, proto string) (*conn, error) 
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", node, ErrUnknownPeer)
 	}
-	raw, err := p.cfg.Network.Dial(ctx, addr)
+	r, err := p.line(ctx, addr, proto, p.keyOf(node))
 	if err != nil {
 		return nil, err
 	}
-	return p.shakeHands(ctx, raw, "", node, proto)
+	return p.dialled(r, node, proto)
 }
 
 // dialAddr connects to the member whose record names addr.
 func (p *Port) dialAddr(ctx context.Context, addr, proto string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
 	defer cancel()
-	raw, via, err := p.reach(ctx, p.nodeAt(addr), addr)
-	if err != nil {
-		return nil, err
-	}
-	var node string
-	t, err := p.startTLS(ctx, raw, proto, func(spki [32]byte) (err error) {
-		if node, err = p.pinned(spki); err != nil {
+	r, err := p.reach(ctx, p.nodeAt(addr), addr, proto, func(spki [32]byte) error {
+		node, err := p.pinned(spki)
+		if err != nil {
 			return err
 		}
 		if at, ok := p.cfg.Pins.AddrOf(node); !ok || at != addr {
@@ -71,7 +77,7 @@ func (p *Port) dialAddr(ctx context.Context, addr, proto string) (*conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	return p.dialled(t, raw, via, node, proto)
+	return p.dialled(r, "", proto)
 }
 
 // nodeAt names the watched member whose record names addr, or returns "".
@@ -86,27 +92,35 @@ func (p *Port) nodeAt(addr string) string {
 	return ""
 }
 
-// shakeHands makes a connection with node of raw, which it closes if that fails.
-func (p *Port) shakeHands(ctx context.Context, raw net.Conn, via, node, proto string) (*conn,
-	error) {
-	t, err := p.startTLS(ctx, raw, proto,
-		func(spki [32]byte) error { return p.checkPin(node, spki) })
-	if err != nil {
-		return nil, err
-	}
-	return p.dialled(t, raw, via, node, proto)
+// keyOf admits the key of a member alone.
+func (p *Port) keyOf(node string) keyCheck {
+	return func(spki [32]byte) error { return p.checkPin(node, spki) }
 }
 
-func (p *Port) dialled(t *tls.Conn, raw net.Conn, via, node, proto string) (*conn, error) {
-	spki, err := certSPKI(t.ConnectionState().PeerCertificates)
+// line connects to addr without a detour.
+func (p *Port) line(ctx context.Context, addr, proto string, check keyCheck) (reached, error) {
+	raw, err := p.cfg.Network.Dial(ctx, addr)
+	if err != nil {
+		return reached{}, err
+	}
+	t, err := p.startTLS(ctx, raw, proto, check)
+	return reached{Conn: t, raw: raw}, err
+}
+
+// dialled registers a connection with a member; "" is the one that has the key.
+func (p *Port) dialled(r reached, node, proto string) (*conn, error) {
+	spki, err := certSPKI(r.ConnectionState().PeerCertificates)
+	if err == nil && node == "" {
+		node, err = p.pinned(spki)
+	}
 	if err == nil {
-		c := &conn{Conn: t, raw: raw, via: via, node: node, spki: spki, proto: proto, dialled: true,
-			refused: func() { p.noteDisowned(node) }}
+		c := &conn{Conn: r.Conn, raw: r.raw, via: r.through, node: node, spki: spki, proto: proto,
+			dialled: true, refused: func() { p.noteDisowned(node) }}
 		if err = p.establish(c); err == nil {
 			return c, nil
 		}
 	}
-	raw.Close()
+	r.raw.Close()
 	return nil, err
 }
 
@@ -117,7 +131,11 @@ func (p *Port) startTLS(ctx context.Context, raw net.Conn, proto string,
 	t := tls.Client(raw, p.newClientTLS(proto, check))
 	if err := t.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		return nil, fmt.Errorf("shake hands with %s: %w", raw.RemoteAddr(), err)
+		hint := ""
+		if errors.Is(err, context.DeadlineExceeded) {
+			hint = " (its master hangs, or large packets get lost: check the MTU on the way)"
+		}
+		return nil, fmt.Errorf("shake hands with %s: %w%s", raw.RemoteAddr(), err, hint)
 	}
 	return t, nil
 }

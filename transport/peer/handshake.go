@@ -43,9 +43,11 @@ func (p *Port) newServerTLS() *tls.Config {
 	cfg := &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		SessionTicketsDisabled: true,
-		Certificates:           []tls.Certificate{p.cfg.Key.cert},
-		ClientAuth:             tls.RequireAnyClientCert,
-		NextProtos:             []string{protoRaft, protoRPC, protoJoin, protoRelay},
+		// small records would be small packets, and hide that large ones get lost
+		DynamicRecordSizingDisabled: true,
+		Certificates:                []tls.Certificate{p.cfg.Key.cert},
+		ClientAuth:                  tls.RequireAnyClientCert,
+		NextProtos:                  []string{protoRaft, protoRPC, protoJoin, protoRelay},
 	}
 	// Checked before making a signature, when strangers cost least.
 	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -80,10 +82,11 @@ func (p *Port) newServerTLS() *tls.Config {
 // is sent.
 func (p *Port) newClientTLS(proto string, check func(spki [32]byte) error) *tls.Config {
 	return &tls.Config{
-		MinVersion:             tls.VersionTLS13,
-		SessionTicketsDisabled: true,
-		Certificates:           []tls.Certificate{p.cfg.Key.cert},
-		NextProtos:             []string{proto},
+		MinVersion:                  tls.VersionTLS13,
+		SessionTicketsDisabled:      true,
+		DynamicRecordSizingDisabled: true, // as the listener's side
+		Certificates:                []tls.Certificate{p.cfg.Key.cert},
+		NextProtos:                  []string{proto},
 		// There are no certificate chains: VerifyConnection compares the pinned key.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {

@@ -177,7 +177,8 @@ func (m *master) count(name string, values ...string) float64 {
 			missing := slices.ContainsFunc(values,
 				func(v string) bool { return !slices.Contains(have, v) })
 			if !missing {
-				sum += s.GetCounter().GetValue() + s.GetGauge().GetValue()
+				sum += s.GetCounter().GetValue() + s.GetGauge().GetValue() +
+					float64(s.GetHistogram().GetSampleCount())
 			}
 		}
 	}

@@ -161,6 +161,16 @@ func (l *link) up() bool {
 	return l.state == linkUp
 }
 
+// downFor is how long the peer has been down; 0 if it is not.
+func (l *link) downFor(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != linkDown {
+		return 0
+	}
+	return now.Sub(l.since)
+}
+
 // failFast returns an error if the peer is down.
 func (l *link) failFast() error {
 	l.mu.Lock()

@@ -32,71 +32,68 @@ var relayLevel = level.OfField("clustermaster.peer.RelayRequest", "node")
 // errNoRelay: no other master reaches the peer.
 var errNoRelay = errors.New("no other master reaches it")
 
-// reached is the outcome of one way to the peer port of a member, before TLS.
-type reached struct {
-	net.Conn
-	through string // the master that relays it, or ""
-	err     error
-}
-
-// reach connects to addr, where node listens. If the line there is cut it connects through another
-// master, which passes on bytes that it can't read: TLS is between the ends. An empty node, which
-// is not known yet, gets no such detour.
-func (p *Port) reach(ctx context.Context, node, addr string) (net.Conn, string, error) {
+// reach connects to addr, where node listens. If the line there is cut, or large packets get lost
+// on it so that no hand-shake ends, it connects through another master, which passes on bytes that
+// it can't read: TLS is between the ends. An empty node, which is not known yet, gets no such
+// detour.
+func (p *Port) reach(ctx context.Context, node, addr, proto string, check keyCheck) (reached, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the slower way
-	direct := attempt(func() (net.Conn, string, error) {
-		c, err := p.cfg.Network.Dial(ctx, addr)
-		return c, "", err
-	})
-	var detour <-chan reached // nil while no other master is asked
+	direct := attempt(func() (reached, error) { return p.line(ctx, addr, proto, check) })
+	var detour <-chan attempted // nil while no other master is asked
 	// A line that was cut a moment ago may need a detour before this dial ends.
 	look := time.NewTicker(directFirst)
 	defer look.Stop()
 	var failed error // of the line
 	for {
 		select {
-		case r := <-direct:
-			if r.err == nil {
+		case a := <-direct:
+			if a.err == nil {
 				discard(detour)
-				return r.Conn, "", nil
+				return a.reached, nil
 			}
-			direct, failed = nil, r.err
-		case r := <-detour:
-			if r.err == nil {
+			direct, failed = nil, a.err
+		case a := <-detour:
+			if a.err == nil {
 				discard(direct)
-				return r.Conn, r.through, nil
+				return a.reached, nil
 			}
 			detour = nil
 		case <-look.C:
 		}
 		if detour == nil && ctx.Err() == nil && p.mayDetour(node) {
-			detour = attempt(func() (net.Conn, string, error) { return p.detour(ctx, node) })
+			detour = attempt(func() (reached, error) { return p.detour(ctx, node, proto, check) })
 		}
 		if direct == nil && detour == nil {
-			return nil, "", failed
+			return reached{}, failed
 		}
 	}
 }
 
+// attempted is the outcome of one way to a member.
+type attempted struct {
+	reached
+	err error
+}
+
 // attempt dials in the background; its channel gets one result.
-func attempt(dial func() (net.Conn, string, error)) <-chan reached {
-	out := make(chan reached, 1)
+func attempt(dial func() (reached, error)) <-chan attempted {
+	out := make(chan attempted, 1)
 	go func() {
-		c, through, err := dial()
-		out <- reached{c, through, err}
+		r, err := dial()
+		out <- attempted{r, err}
 	}()
 	return out
 }
 
 // discard closes what an attempt that lost still brings.
-func discard(slower <-chan reached) {
+func discard(slower <-chan attempted) {
 	if slower == nil {
 		return
 	}
 	go func() {
-		if r := <-slower; r.err == nil {
-			r.Close()
+		if a := <-slower; a.err == nil {
+			a.raw.Close()
 		}
 	}()
 }
@@ -104,7 +101,7 @@ func discard(slower <-chan reached) {
 // mayDetour reports whether another master may be asked for node now: its line does not work, or
 // did not when it was last tried.
 func (p *Port) mayDetour(node string) bool {
-	if p.cfg.Level != nil && p.cfg.Level() < relayLevel {
+	if !p.atLevel(relayLevel) {
 		return false
 	}
 	l := p.linkOf(node)
@@ -118,12 +115,12 @@ func (p *Port) mayDetour(node string) bool {
 }
 
 // detour connects to node through another master.
-func (p *Port) detour(ctx context.Context, node string) (net.Conn, string, error) {
+func (p *Port) detour(ctx context.Context, node, proto string, check keyCheck) (reached, error) {
 	err := errNoRelay
 	for _, by := range p.relays(node) {
-		c, why := p.tunnel(ctx, by, node)
+		r, why := p.through(ctx, by, node, proto, check)
 		if why == nil {
-			return c, by, nil
+			return r, nil
 		}
 		err = fmt.Errorf("through %s: %w", by, why)
 	}
@@ -132,7 +129,19 @@ func (p *Port) detour(ctx context.Context, node string) (net.Conn, string, error
 		l.askAgain = time.Now().Add(askedAgain)
 		l.mu.Unlock()
 	}
-	return nil, "", err
+	return reached{}, err
+}
+
+// through connects to node through the master by.
+func (p *Port) through(ctx context.Context, by, node, proto string, check keyCheck) (reached, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*onwardTimeout)
+	defer cancel()
+	c, err := p.tunnel(ctx, by, node)
+	if err != nil {
+		return reached{}, err
+	}
+	t, err := p.startTLS(ctx, c, proto, check)
+	return reached{Conn: t, raw: c, through: by}, err
 }
 
 // relays lists masters that are reached without a detour, in a random order so that they share the
@@ -158,8 +167,6 @@ func (p *Port) relays(node string) []string {
 
 // tunnel asks the master by to connect this one to node.
 func (p *Port) tunnel(ctx context.Context, by, node string) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*onwardTimeout)
-	defer cancel()
 	c, err := p.dialLine(ctx, by, protoRelay)
 	if err != nil {
 		return nil, err
@@ -280,8 +287,8 @@ func (d *detours) check(now time.Time) {
 			d.gap = firstProbe
 		}
 		d.next = now.Add(d.gap)
-		d.port.cfg.Log.Warn("the line to a peer is cut; another master relays to it, check firewalls and "+
-			"routes between the two", "peer", d.link.node, "through", through)
+		d.port.cfg.Log.Warn("the line to a peer is cut, or loses large packets; another master relays to it, "+
+			"check firewalls, routes and MTU between the two", "peer", d.link.node, "through", through)
 		return
 	case now.Before(d.next):
 		return

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,18 +20,22 @@ import (
 	"clustermaster/transport/peer/peerpb"
 )
 
-// lines are the lines between masters; those to or from a cut pair of ports carry nothing. A master
-// is known by the port that it listens on.
+// lines are the lines between masters; those to or from a cut pair of ports carry nothing, narrow
+// ones nothing large. A master is known by the port that it listens on.
 type lines struct {
-	mu    sync.Mutex
-	cut   map[[2]string]bool // the dialler, the address
-	dials map[[2]string]int
-	conns map[[2]string][]*lineConn
+	mu  sync.Mutex
+	cut map[[2]string]bool // the dialler, the address
+	// lose what is large, as the dialler sends and reads it
+	thinOut, thinIn map[[2]string]bool
+	dials           map[[2]string]int
+	conns           map[[2]string][]*lineConn
 }
 
 func newLines() *lines {
-	return &lines{cut: make(map[[2]string]bool), dials: make(map[[2]string]int),
-		conns: make(map[[2]string][]*lineConn)}
+	return &lines{cut: make(map[[2]string]bool), thinOut: make(map[[2]string]bool),
+		thinIn: make(map[[2]string]bool),
+		dials:  make(map[[2]string]int),
+		conns:  make(map[[2]string][]*lineConn)}
 }
 
 // between cuts the line between two masters, or mends it.
@@ -41,6 +47,20 @@ func (l *lines) between(a, b *master, cut bool) {
 		for _, c := range l.conns[way] {
 			c.cut.Store(cut)
 		}
+	}
+}
+
+// narrow makes the line from one master to another lose large packets, or mends it.
+func (l *lines) narrow(from, to *master, thin bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	there, back := [2]string{from.node, to.Addr().String()}, [2]string{to.node, from.Addr().String()}
+	l.thinOut[there], l.thinIn[back] = thin, thin
+	for _, c := range l.conns[there] {
+		c.thinOut.Store(thin)
+	}
+	for _, c := range l.conns[back] {
+		c.thinIn.Store(thin)
 	}
 }
 
@@ -76,19 +96,29 @@ func (e *lineEnd) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	c := &lineConn{Conn: raw}
 	e.lines.mu.Lock()
+	c.thinOut.Store(e.lines.thinOut[way])
+	c.thinIn.Store(e.lines.thinIn[way])
 	e.lines.conns[way] = append(e.lines.conns[way], c)
 	e.lines.mu.Unlock()
 	return c, nil
 }
 
-// lineConn loses what is written and read while it is cut.
+// lineConn loses what is written and read while it is cut. While it is thin it loses what is large,
+// and then all that follows: TCP sends the lost packet again and again.
 type lineConn struct {
 	net.Conn
-	cut atomic.Bool
+	cut             atomic.Bool
+	thinOut, thinIn atomic.Bool
+	lostOut, lostIn atomic.Bool
 }
 
+const large = 1200 // bytes
+
 func (c *lineConn) Write(b []byte) (int, error) {
-	if c.cut.Load() {
+	if c.thinOut.Load() && len(b) > large {
+		c.lostOut.Store(true)
+	}
+	if c.cut.Load() || c.lostOut.Load() {
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
@@ -97,7 +127,10 @@ func (c *lineConn) Write(b []byte) (int, error) {
 func (c *lineConn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
-		if err != nil || !c.cut.Load() {
+		if c.thinIn.Load() && n > large {
+			c.lostIn.Store(true)
+		}
+		if err != nil || !c.cut.Load() && !c.lostIn.Load() {
 			return n, err
 		}
 	}
@@ -181,6 +214,88 @@ func TestCutLineIsRelayed(t *testing.T) {
 	})
 }
 
+// A line that loses large packets alone, as behind a tunnel with a smaller MTU, counts as cut,
+// although connections are made on it and small messages arrive.
+func TestLineThatLosesLargePacketsIsRelayed(t *testing.T) {
+	t.Parallel()
+	_, net, ms := newLineMasters(t, 3)
+	a, b, c := ms[0], ms[1], ms[2]
+	go echo(b.RaftLayer())
+	net.narrow(a, b, true)
+	net.narrow(b, a, true)
+	for _, pair := range [][2]*master{{a, b}, {b, a}} {
+		eventually(t, "a relay", func() bool { return pair[0].Through(pair[1].node) == c.node })
+		eventually(t, "alive", func() bool { return pair[0].Alive(pair[1].node) })
+		eventually(t, "calls", func() bool { return pair[0].ping(pair[1].node) == nil })
+	}
+	s, err := a.RaftLayer().Dial(raft.ServerAddress(b.Addr().String()), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	want := bytes.Repeat([]byte("clustermaster"), 1000)
+	go func() { _, _ = s.Write(want) }()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(s, got); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("a stream through c: %v", err)
+	}
+}
+
+// Without a relay both ends of such a line are down, and Raft's streams on it end too: otherwise
+// the heartbeats of a leader would arrive, and its entries would not.
+func TestLineThatLosesLargePacketsCarriesNoHeartbeats(t *testing.T) {
+	t.Parallel()
+	_, net, ms := newLineMasters(t, 2)
+	a, b := ms[0], ms[1]
+	go echo(b.RaftLayer())
+	s, err := a.RaftLayer().Dial(raft.ServerAddress(b.Addr().String()), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	net.narrow(a, b, true)
+	net.narrow(b, a, true)
+	eventually(t, "both are down", func() bool { return !a.Alive(b.node) && !b.Alive(a.node) })
+	small, got := []byte("beat"), make([]byte, 4)
+	if _, err := s.Write(small); err != nil {
+		t.Errorf("the stream ended at once: %v", err)
+	} else if _, err := io.ReadFull(s, got); err != nil || !bytes.Equal(got, small) {
+		t.Errorf("a small message: %q, %v", got, err)
+	}
+	_ = s.SetReadDeadline(time.Now().Add(2 * userTimeout))
+	if _, err := s.Read(got); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the stream goes on: %v", err)
+	}
+	net.narrow(a, b, false)
+	net.narrow(b, a, false)
+	eventually(t, "both are up", func() bool { return a.Alive(b.node) && b.Alive(a.node) })
+}
+
+// The answers of heartbeats are as large as they are: a peer whose large packets get lost is down,
+// although it hears.
+func TestAnswersAreAsLargeAsHeartbeats(t *testing.T) {
+	t.Parallel()
+	_, net, ms := newLineMasters(t, 2)
+	a, b := ms[0], ms[1]
+	net.narrow(b, a, true)
+	eventually(t, "down", func() bool { return !a.Alive(b.node) })
+}
+
+// Members of a release that doesn't know padding get none.
+func TestNoPaddingBelowItsLevel(t *testing.T) {
+	t.Parallel()
+	var at atomic.Int64
+	at.Store(int64(padLevel) - 1)
+	_, net, ms := newLineMasters(t, 2, func(c *Config) { c.Level = func() int { return int(at.Load()) } })
+	a, b := ms[0], ms[1]
+	net.narrow(a, b, true)
+	answered := func() float64 { return a.count("clustermaster_peer_heartbeat_seconds") }
+	before := answered()
+	eventually(t, "small heartbeats are answered", func() bool { return answered() >= before+20 })
+	at.Add(1)
+	eventually(t, "down", func() bool { return !a.Alive(b.node) })
+}
+
 // echo answers streams with what they send.
 func echo(l raft.StreamLayer) {
 	for {
@@ -254,7 +369,7 @@ func TestRelayRefuses(t *testing.T) {
 	}
 	// to itself, which makes no sense but no harm: the key at the other end is c's
 	if conn, err := a.tunnel(ctx, c.node, c.node); err == nil {
-		if _, err := a.shakeHands(ctx, conn, c.node, b.node, protoRPC); err == nil {
+		if _, err := a.startTLS(ctx, conn, protoRPC, a.keyOf(b.node)); err == nil {
 			t.Error("c passed for b")
 		}
 	}

@@ -84,16 +84,16 @@ func checkMessage(m any) error {
 
 // mayCall refuses a method that members of the cluster's level need not have.
 func (p *Port) mayCall(method string) error {
-	if p.cfg.Level == nil {
-		return nil
-	}
-	if of, at := level.OfRPC(method), p.cfg.Level(); of > at {
+	if of := level.OfRPC(method); !p.atLevel(of) {
 		return status.Errorf(codes.Unimplemented,
 			"%s needs level %d, and the cluster is at level %d: upgrade all members first, see salt-run cluster.members",
-			method, of, at)
+			method, of, p.cfg.Level())
 	}
 	return nil
 }
+
+// atLevel reports whether all members of the cluster know what has a level.
+func (p *Port) atLevel(of int) bool { return p.cfg.Level == nil || p.cfg.Level() >= of }
 
 // checkedClientStream checks answers.
 type checkedClientStream struct {

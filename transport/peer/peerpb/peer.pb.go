@@ -25,7 +25,9 @@ const (
 )
 
 type BeatRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Zeros: a heartbeat must fill a packet, because a line may lose large ones alone.
+	Padding       []byte `protobuf:"bytes,1,opt,name=padding,proto3" json:"padding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -60,10 +62,19 @@ func (*BeatRequest) Descriptor() ([]byte, []int) {
 	return file_peerpb_peer_proto_rawDescGZIP(), []int{0}
 }
 
+func (x *BeatRequest) GetPadding() []byte {
+	if x != nil {
+		return x.Padding
+	}
+	return nil
+}
+
 type BeatReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Random per process: another value means that the peer was restarted.
-	Boot          []byte `protobuf:"bytes,1,opt,name=boot,proto3" json:"boot,omitempty"`
+	Boot []byte `protobuf:"bytes,1,opt,name=boot,proto3" json:"boot,omitempty"`
+	// As many zeros as in the request.
+	Padding       []byte `protobuf:"bytes,2,opt,name=padding,proto3" json:"padding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -101,6 +112,13 @@ func (*BeatReply) Descriptor() ([]byte, []int) {
 func (x *BeatReply) GetBoot() []byte {
 	if x != nil {
 		return x.Boot
+	}
+	return nil
+}
+
+func (x *BeatReply) GetPadding() []byte {
+	if x != nil {
+		return x.Padding
 	}
 	return nil
 }
@@ -522,10 +540,12 @@ var File_peerpb_peer_proto protoreflect.FileDescriptor
 
 const file_peerpb_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x11peerpb/peer.proto\x12\x12clustermaster.peer\"\r\n" +
-	"\vBeatRequest\"\x1f\n" +
+	"\x11peerpb/peer.proto\x12\x12clustermaster.peer\"'\n" +
+	"\vBeatRequest\x12\x18\n" +
+	"\apadding\x18\x01 \x01(\fR\apadding\"9\n" +
 	"\tBeatReply\x12\x12\n" +
-	"\x04boot\x18\x01 \x01(\fR\x04boot\"\x8d\x02\n" +
+	"\x04boot\x18\x01 \x01(\fR\x04boot\x12\x18\n" +
+	"\apadding\x18\x02 \x01(\fR\apadding\"\x8d\x02\n" +
 	"\tJoinHello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
