@@ -92,7 +92,7 @@ var packages = map[string]arrows{
 		"salt/returner", "salt/schedule", "serve/acl", "serve/auth", "serve/event/localbus",
 		"serve/fileserver", "serve/gitfs",
 		"serve/health", "serve/master", "serve/minionfs", "serve/traces", "statesync",
-		"salt/saltpython", "store/allotment", "store/durable", "store/seal",
+		"salt/saltpython", "store/allotment", "store/datadisk", "store/durable", "store/seal",
 		"store/jobcache/localcache", "store/miniondata", "store/ringstore", "serve/userkeys",
 		"transport/minion", "transport/peer", "value", "wire"},
 		"options to Options: it makes nothing"},

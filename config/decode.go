@@ -295,11 +295,14 @@ func roots(v any) (Roots, error) {
 						env.Name, describe(x))
 			}
 			dir := value.Str(x)
-			if matches := glob(dir); strings.ContainsAny(dir, "*?[") && len(matches) > 0 {
-				env.Dirs = append(env.Dirs, matches...)
-			} else {
-				env.Dirs = append(env.Dirs, dir)
+			// Other paths are not looked at: a file server that hangs must stop no command.
+			dirs := []string{dir}
+			if strings.ContainsAny(dir, "*?[") {
+				if matches := glob(dir); len(matches) > 0 {
+					dirs = matches
+				}
 			}
+			env.Dirs = append(env.Dirs, dirs...)
 		}
 		r = append(r, env)
 	}

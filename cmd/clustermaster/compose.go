@@ -84,6 +84,7 @@ type process struct {
 	roots       *statesync.Store   // nil when stand-alone
 	store       *ringstore.Store
 	disk        *datadisk.Disk
+	folders     *datadisk.Folders
 	backups     *backup.Schedule // nil without backup_dir
 	backupFiles *backup.Files
 	jobs        *jobcache.Cache
@@ -242,6 +243,7 @@ func (r *process) openDisk() error {
 		return fmt.Errorf("make data directory: %w", err)
 	}
 	r.disk = datadisk.New(r.opts.DataDir(), size, r.log, r.reg)
+	r.folders = datadisk.WatchFolders(settings.Folders(r.opts), r.log, r.reg)
 	return nil
 }
 
@@ -264,7 +266,7 @@ func (r *process) openCluster(found bool) error {
 	cfg.StateSync, cfg.Unfit, cfg.Writing = r.syncState, r.disk.Usable, r.disk.Write
 	r.extensions = hosted.NewExtensions(settings.Modules(o).ExtensionModules)
 	cfg.Extensions = r.extensions.Digest
-	cfg.Alarms, cfg.LastBackup = r.backups.Alarms, r.backups.LastGood
+	cfg.Alarms, cfg.LastBackup = r.folders.Beside(r.backups.Alarms), r.backups.LastGood
 	cfg.OnFounded = func(ctx context.Context, n *cluster.Node) error {
 		o.EndFounding()
 		return r.keys.ImportDirs(ctx, r.export, o.KeysDir(), o.PkiDir)
@@ -379,8 +381,7 @@ func (r *process) openMaster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read limit of open files: %w", err)
 	}
-	lim := settings.Minions(o)
-	lim.Total = minion.NewTotal(daemon.MinionConnections(files))
+	lim := settings.Minions(o, daemon.MinionConnections(files))
 	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
 	if r.traces, err = traces.New(settings.Traces(o, Version, r.store.Copies), r.log, r.reg); err != nil {
 		return err
@@ -417,9 +418,8 @@ func (r *process) openMaster(ctx context.Context) error {
 	r.openSchedule()
 	r.openCheckup()
 	deps := master.Deps{
-		Keys: r.keyOrders, Cluster: r.node, Jobs: r.jobs, Data: r.data,
-		Targets: r.world,
-		Bus:     r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub},
+		Keys: r.keyOrders, Cluster: r.node, Jobs: r.jobs, Data: r.data, Targets: r.world,
+		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub},
 		Peers: r.node.NearPeers(r.began),
 		Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed,
 		Runner: r.functions.ForMinion,
@@ -516,7 +516,7 @@ func (r *process) openOperator() error {
 // then the node hands leadership over; then the peer port, which that needs; the
 // stores close last, by serveMaster.
 func (r *process) run(ctx context.Context) error {
-	lower := []daemon.Part{r.store.Run, r.disk.Run}
+	lower := []daemon.Part{r.store.Run, r.disk.Run, r.folders.Run}
 	if r.port != nil {
 		lower = append(lower, r.port.Serve, func(ctx context.Context) error {
 			return r.port.ServeRPC(ctx, r.rpc)

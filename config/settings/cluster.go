@@ -16,6 +16,7 @@ import (
 	"clustermaster/config"
 	"clustermaster/keystore"
 	"clustermaster/statesync"
+	"clustermaster/store/datadisk"
 	"clustermaster/store/ringstore"
 	"clustermaster/transport/peer"
 	"clustermaster/wire"
@@ -89,6 +90,22 @@ func Backups(o *config.Options) backup.Plan {
 		Jobs:           o.BackupJobs,
 		PassphraseFile: o.BackupPassphraseFile,
 	}
+}
+
+// Folders lists the folders from which a master serves.
+func Folders(o *config.Options) []datadisk.Folder {
+	out := []datadisk.Folder{{Option: "pki_dir", Path: o.KeysDir()}}
+	for _, roots := range []struct {
+		option string
+		envs   []config.Env
+	}{{"file_roots", o.FileRoots}, {"pillar_roots", o.PillarRoots}} {
+		for _, env := range roots.envs {
+			for _, dir := range env.Dirs {
+				out = append(out, datadisk.Folder{Option: roots.option, Path: dir})
+			}
+		}
+	}
+	return out
 }
 
 // Roots takes the options for syncing file_roots and pillar_roots.

@@ -83,7 +83,7 @@ func TestOptionsArePassedOn(t *testing.T) {
 		{"orchestrate", func(o *config.Options) any { return Orchestrate(o) }, ""},
 		{"python", func(o *config.Options) any { return Python(o) },
 			"Python Natives Answer"},
-		{"minions", func(o *config.Options) any { return Minions(o) },
+		{"minions", func(o *config.Options) any { return Minions(o, 1000) },
 			"MaxInFlight MaxStrangers StrangersRate MinRate HandshakeTimeout WriteTimeout" +
 				" PingInterval PingTimeout SilentTimeout DrainTimeout MaxHeld LongLived" +
 				" KeepAliveIdle KeepAliveInterval KeepAliveCount Total"},

@@ -89,11 +89,12 @@ func Traces(o *config.Options, version string, copies func() int) traces.Options
 		Version: version, Copies: copies}
 }
 
-// Minions takes the limits of the minion ports from the options.
-func Minions(o *config.Options) minion.Limits {
+// Minions takes the limits of the minion ports from the options; both together may have so many
+// connections.
+func Minions(o *config.Options, connections int) minion.Limits {
 	return minion.Limits{
 		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog,
-		MaxConns: o.MaxConnections, ProxyFrom: o.ProxyFrom(),
+		MaxConns: o.MaxConnections, Total: minion.NewTotal(connections), ProxyFrom: o.ProxyFrom(),
 		MaxPerSource: o.MaxConnectionsPerSource, Unlimited: o.Balancers(),
 	}
 }

@@ -99,6 +99,10 @@ func (m *Master) files(ctx context.Context, c *call) (any, error) {
 	if m.deps.Commits != nil && c.ID != "" {
 		ctx = m.deps.Commits.For(ctx, c.ID)
 	}
+	if err := m.reading.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.reading.leave()
 	return m.deps.Files.Serve(ctx, c.Cmd, load)
 }
 

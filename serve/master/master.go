@@ -49,6 +49,8 @@ type Master struct {
 	closing  sync.Mutex // prevents new trackers once Close has begun
 	trackers sync.WaitGroup
 	slots    chan struct{} // bounds the trackers
+	reading  *readers      // requests for files
+	pillars  *readers
 	stop     context.CancelFunc
 	stopped  context.Context // ends the trackers, which outlive the calls that start them
 }
@@ -101,6 +103,8 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 		ownFiles:  newQuota(opts.FileRecvPerDay, 24*time.Hour),
 		signedIn:  newSignedIn(),
 		slots:     make(chan struct{}, maxTrackers),
+		reading:   newReaders("files", filesAtOnce, mt),
+		pillars:   newReaders("pillars", pillarsAtOnce, mt),
 	}
 	m.heard = newHeard(func() time.Time { return m.now() })
 	if reg != nil {

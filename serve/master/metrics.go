@@ -15,6 +15,7 @@ type metrics struct {
 
 	signInProcessors *prometheus.GaugeVec
 	signInsWaiting   *prometheus.GaugeVec
+	readersWaiting   *prometheus.GaugeVec
 
 	stateSucceeded prometheus.Counter
 	stateFailed    prometheus.Counter
@@ -69,6 +70,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "clustermaster_sign_ins_waiting",
 			Help: "Sign-ins that wait for a processor: of minions or of strangers.",
 		}, []string{"who"}),
+		readersWaiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "clustermaster_readers_waiting",
+			Help: "Requests that wait because many others are reading file_roots (files) or making pillars (pillars).",
+		}, []string{"what"}),
 		unauthorized: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_jobs_unauthorized_total",
 			Help: "Jobs that publisher_acl did not allow.",
@@ -93,7 +98,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		reg.MustRegister(states, m.stateChanges)
 		reg.MustRegister(m.requests, m.refused, m.caughtUp, m.auth, m.returns, m.events,
 			m.published, m.resent, m.delivered,
-			m.signInProcessors, m.signInsWaiting, m.unauthorized, m.orders)
+			m.signInProcessors, m.signInsWaiting, m.readersWaiting, m.unauthorized, m.orders)
 	}
 	return m
 }

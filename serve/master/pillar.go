@@ -57,6 +57,10 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 	}
 	made := MadePillar{Pillar: value.Map{}, Keep: value.Map{}, Env: request.Pillarenv}
 	if m.deps.Pillars != nil {
+		if err := m.pillars.enter(ctx); err != nil {
+			return wrap(""), err
+		}
+		defer m.pillars.leave()
 		if made, err = m.deps.Pillars.Pillar(ctx, request); err != nil {
 			return wrap(""), fmt.Errorf("make pillar of %q: %w", c.ID, err)
 		}
