@@ -1,8 +1,9 @@
 // Package datadisk watches the disk of the master's data: a reserve of its space stays free, and
-// writes to it end.
+// writes to it end. It also watches whether the folders answer from which a master serves.
 //
 // Lives here: the size of the reserve, whether it is free now, how long the writes under way have
-// taken, and the errors for both. Does not: refuse anything (the writers do), free anything.
+// taken, the errors for both, and how long folders have not answered. Does not: refuse anything
+// (the writers do), free anything.
 package datadisk
 
 import (
