@@ -21,7 +21,7 @@ func MinionConnections(limit uint64) int {
 // Salt's master would.
 func WarnOpenFiles(minions int, limit uint64, log *slog.Logger) {
 	if need := uint64(2*minions + ownFiles); need > limit {
-		log.Warn("the limit of open files is too low for the accepted minions, new connections will have to wait: raise it (LimitNOFILE of the service, ulimit -Hn)",
+		log.Warn("the limit of open files is too low for the accepted minions, further connections will be closed: raise it (LimitNOFILE of the service, ulimit -Hn)",
 			"n", limit, "minions", minions, "need", need)
 	}
 }

@@ -39,13 +39,11 @@ func (r *readers) enter(ctx context.Context) error {
 	}
 	r.waiting.Inc()
 	defer r.waiting.Dec()
-	patience := time.NewTimer(readPatience)
-	defer patience.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, readPatience, errReading)
+	defer cancel()
 	select {
 	case r.slots <- struct{}{}:
 		return nil
-	case <-patience.C:
-		return errReading
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

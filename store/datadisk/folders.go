@@ -23,9 +23,10 @@ type Folders struct {
 	all  []Folder
 	look func(path string)
 
-	mu       sync.Mutex           // guards underWay, told
+	told map[Folder]bool // the log names them; used by Run alone
+
+	mu       sync.Mutex           // guards underWay
 	underWay map[Folder]time.Time // looks that have not ended, and when they began
-	told     map[Folder]bool
 }
 
 const (

@@ -87,16 +87,7 @@ func garrison(t *testing.T, m *subject, prefix string, n int) []string {
 // resident is the present memory of a process, in bytes.
 func resident(t testing.TB, pid int) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kb << 10
+	return int64(e2e.ProcNumber(t, pid, "VmRSS")) << 10
 }
 
 // dense are messages of about n bytes. Decoding them took thousands of times their length, or tens

@@ -118,16 +118,7 @@ func perSecond(t *testing.T, c *Cluster, m *Master, file, env string,
 // ownMemory is the memory that belongs to a process alone, in bytes.
 func ownMemory(t *testing.T, m *Master) float64 {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(b), "RssAnon:")
-	n, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n * 1024
+	return float64(ProcNumber(t, m.PID(), "RssAnon")) * 1024
 }
 
 // allServe waits until all masters serve a commit for base, as one of them reports.

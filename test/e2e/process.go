@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -268,4 +269,30 @@ func ShowOnFailure(t testing.TB, files ...string) {
 			}
 		}
 	})
+}
+
+// ProcStatus is a line of /proc/PID/status, in fields.
+func ProcStatus(t testing.TB, pid int, name string) []string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, is := strings.CutPrefix(line, name+":"); is {
+			return strings.Fields(rest)
+		}
+	}
+	t.Fatalf("/proc/%d/status has no %s", pid, name)
+	return nil
+}
+
+// ProcNumber is the number in a line of /proc/PID/status: Threads, or memory in KiB.
+func ProcNumber(t testing.TB, pid int, name string) int {
+	t.Helper()
+	n, err := strconv.Atoi(ProcStatus(t, pid, name)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

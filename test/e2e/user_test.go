@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,8 +69,8 @@ func TestUser(t *testing.T) {
 			}
 			m.Configure(t, strings.Replace(text, "user: root", "user: nobody", 1))
 			start()
-			if got := statusOf(t, m.PID(), "Uid"); got != strings.Repeat("\t"+nobody.Uid, 4) {
-				t.Errorf("the master has the user ids%s", got)
+			if got := ProcStatus(t, m.PID(), "Uid"); !slices.Equal(got, slices.Repeat([]string{nobody.Uid}, 4)) {
+				t.Errorf("the master has the user ids %v", got)
 			}
 			if r := m.Key(t, "-L"); r.Code != 0 || !strings.Contains(r.Stdout, "Accepted Keys:") {
 				t.Errorf("root's salt-key: %v", r)
@@ -150,19 +151,4 @@ func TestUser(t *testing.T) {
 
 func owner(info fs.FileInfo) string {
 	return fmt.Sprint(info.Sys().(*syscall.Stat_t).Uid)
-}
-
-// statusOf is a line of /proc/PID/status.
-func statusOf(t *testing.T, pid int, name string) string {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
-			return rest
-		}
-	}
-	return ""
 }

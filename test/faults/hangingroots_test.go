@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -73,7 +72,7 @@ func TestHangingFileRoots(t *testing.T) {
 		return err
 	}
 	e2e.Eventually(t, healed, "the file is served", served)
-	before := threads(t, m)
+	before := e2e.ProcNumber(t, m.PID(), "Threads")
 
 	resume := hangFolder(t, roots)
 	const most, more = 2000, 300 // serve/master: filesAtOnce
@@ -89,7 +88,7 @@ func TestHangingFileRoots(t *testing.T) {
 		}
 		return nil
 	})
-	if n := threads(t, m); n < most || n > most+before+100 {
+	if n := e2e.ProcNumber(t, m.PID(), "Threads"); n < most || n > most+before+100 {
 		t.Errorf("%d threads, %d before", n, before)
 	}
 	if err := m.Probe("/readyz"); err != nil {
@@ -119,24 +118,4 @@ func TestHangingFileRoots(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// threads is how many threads a master has.
-func threads(t *testing.T, m *e2e.Master) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if n, is := strings.CutPrefix(line, "Threads:"); is {
-			n, err := strconv.Atoi(strings.TrimSpace(n))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
-	}
-	t.Fatal("no number of threads")
-	return 0
 }

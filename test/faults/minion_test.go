@@ -84,13 +84,13 @@ func (m *minion) signIn(ctx context.Context, at *e2e.Master) (word string, err e
 
 // ask sends a sealed load on its own connection and opens the answer.
 func (m *minion) ask(ctx context.Context, at *e2e.Master, load value.Map) (value.Raw, error) {
-	return m.seal(load, func(packed []byte) ([]byte, error) {
+	return m.askBy(load, func(packed []byte) ([]byte, error) {
 		return send(ctx, hostPort(at, e2e.RequestPort), packed)
 	})
 }
 
-// seal sends a sealed load and opens the answer.
-func (m *minion) seal(load value.Map, send func(packed []byte) ([]byte, error)) (value.Raw, error) {
+// askBy seals a load, sends it by send, and opens the answer.
+func (m *minion) askBy(load value.Map, send func(packed []byte) ([]byte, error)) (value.Raw, error) {
 	nonce, err := wire.NewNonce()
 	if err != nil {
 		return nil, err
@@ -105,6 +105,13 @@ func (m *minion) seal(load value.Map, send func(packed []byte) ([]byte, error)) 
 		return nil, err
 	}
 	return wire.OpenReply(crypt, reply, nonce)
+}
+
+// returned is the load of a return of a job that succeeded.
+func (m *minion) returned(jid, fun string, val any) value.Map {
+	return value.Map{{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.id}, {Key: "jid", Value: jid},
+		{Key: "fun", Value: fun}, {Key: "return", Value: val}, {Key: "retcode", Value: int64(0)},
+		{Key: "success", Value: true}}
 }
 
 // comes signs in at a master until its key is pending there.

@@ -16,7 +16,6 @@ import (
 
 	"clustermaster/test/e2e"
 	transport "clustermaster/transport/minion"
-	"clustermaster/value"
 )
 
 // fewFiles lets a master open that many files.
@@ -70,9 +69,7 @@ func TestFloodOfConnections(t *testing.T) {
 		id := fmt.Sprintf("new-%d", orders)
 		newMinion(t, id).comes(t, c.Masters[1])
 		succeeds(t, m.Key(t, "-a", id, "-y"))
-		answer, err := known.seal(value.Map{{Key: "cmd", Value: "_return"}, {Key: "id", Value: known.id},
-			{Key: "jid", Value: fmt.Sprintf("20260101%012d", orders)}, {Key: "fun", Value: "test.ping"},
-			{Key: "return", Value: true}, {Key: "retcode", Value: int64(0)}, {Key: "success", Value: true}},
+		answer, err := known.askBy(known.returned(fmt.Sprintf("20260101%012d", orders), "test.ping", true),
 			func(packed []byte) ([]byte, error) { return line.Do(within(t, 10*time.Second), packed) })
 		if err != nil {
 			t.Errorf("a return: %v, %v", answer, err)

@@ -54,12 +54,7 @@ func (w *writer) one(m *minion, size int) {
 	val := jid + string(bytes.Repeat([]byte{'x'}, size))
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	_, err := m.ask(ctx, at, value.Map{
-		{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.id}, {Key: "jid", Value: jid},
-		{Key: "fun", Value: "test.echo"},
-		{Key: "return", Value: val}, {Key: "retcode", Value: int64(0)},
-		{Key: "success", Value: true},
-	})
+	_, err := m.ask(ctx, at, m.returned(jid, "test.echo", val))
 	if err != nil {
 		_, _ = m.signIn(ctx, at) // as a minion does: the keys may have been rotated
 	}

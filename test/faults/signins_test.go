@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"crypto/rsa"
 	"crypto/x509"
@@ -15,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -248,16 +246,7 @@ func (s stranger) refusals(t testing.TB, reason string) float64 {
 // residentKB is the memory of a master.
 func residentKB(t testing.TB, m *e2e.Master) int {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := bytes.Cut(b, []byte("VmRSS:"))
-	n, err := strconv.Atoi(string(bytes.Fields(after)[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return e2e.ProcNumber(t, m.PID(), "VmRSS")
 }
 
 // largeKeys offers 300 unknown ids with keys of a megabyte. Unbounded they would block key

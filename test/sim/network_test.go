@@ -126,7 +126,7 @@ func (e *end) Read(b []byte) (int, error) {
 		case !e.readBy.IsZero() && !now.Before(e.readBy):
 			return 0, e.opError("read", os.ErrDeadlineExceeded)
 		case len(e.in) > 0 && !e.in[0].at.After(now) && !e.to().cut && !e.to().held &&
-			!(e.to().thin && e.in[0].large) && !e.readAgain.After(now):
+			!(e.to().thin && e.stuck()) && !e.readAgain.After(now):
 			c := &e.in[0]
 			if c.data == nil {
 				return 0, io.EOF
@@ -165,7 +165,7 @@ func (e *end) Write(b []byte) (int, error) {
 			return done, e.opError("write", os.ErrDeadlineExceeded)
 		}
 		e.spoke = true
-		if e.cutOff() || e.from().thin && (len(b) > large || e.peer.stuck()) {
+		if e.unacknowledged(len(b)) {
 			e.watch()
 		} else if e.peer.closed {
 			e.after(e.f.delay, func() { e.breaks(syscall.ECONNRESET) })
@@ -186,11 +186,17 @@ func (e *end) Write(b []byte) (int, error) {
 	}
 }
 
-// cutOff reports that nothing this side sends is acknowledged. The caller holds mu.
+// cutOff reports that the line is cut, one way or both. The caller holds mu.
 func (e *end) cutOff() bool { return e.from().cut || e.to().cut }
 
-// stuck reports that a message for this side got lost, which TCP sends again and again. The caller
-// holds mu.
+// unacknowledged reports that nothing this side sends is acknowledged, once it has sent so many
+// bytes more. The caller holds mu.
+func (e *end) unacknowledged(more int) bool {
+	return e.cutOff() || e.from().thin && (more > large || e.peer.stuck())
+}
+
+// stuck reports that the next message for this side is a large one: on a thin path it is lost, and
+// TCP sends it again and again. The caller holds mu.
 func (e *end) stuck() bool { return len(e.in) > 0 && e.in[0].large }
 
 // after calls f later, holding mu.
@@ -211,7 +217,7 @@ func (e *end) watch() {
 	a, b := e.from().epoch, e.to().epoch
 	e.after(userTimeout, func() {
 		e.watchedSend = false
-		if (e.cutOff() || e.from().thin && e.peer.stuck()) && a == e.from().epoch && b == e.to().epoch {
+		if e.unacknowledged(0) && a == e.from().epoch && b == e.to().epoch {
 			e.breaks(syscall.ETIMEDOUT)
 		}
 	})

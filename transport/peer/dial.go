@@ -107,7 +107,8 @@ func (p *Port) line(ctx context.Context, addr, proto string, check keyCheck) (re
 	return reached{Conn: t, raw: raw}, err
 }
 
-// dialled registers a connection with a member; "" is the one that has the key.
+// dialled registers a connection with node. If node is empty, the key that answered says which
+// member it is.
 func (p *Port) dialled(r reached, node, proto string) (*conn, error) {
 	spki, err := certSPKI(r.ConnectionState().PeerCertificates)
 	if err == nil && node == "" {

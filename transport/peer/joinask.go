@@ -102,17 +102,13 @@ func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, p
 func (p *Port) dialJoin(ctx context.Context, addr string) (t *tls.Conn, spki [32]byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
 	defer cancel()
-	raw, err := p.cfg.Network.Dial(ctx, addr)
-	if err != nil {
-		return nil, spki, err
-	}
-	t, err = p.startTLS(ctx, raw, protoJoin, func(s [32]byte) error {
+	r, err := p.line(ctx, addr, protoJoin, func(s [32]byte) error {
 		if spki = s; equalSPKI(s, p.cfg.Key.SPKI()) {
 			return ErrSelf
 		}
 		return nil
 	})
-	return t, spki, err
+	return r.Conn, spki, err
 }
 
 // proveJoin exchanges hellos, signature and both proofs.

@@ -118,7 +118,7 @@ func (p *Port) mayDetour(node string) bool {
 func (p *Port) detour(ctx context.Context, node, proto string, check keyCheck) (reached, error) {
 	err := errNoRelay
 	for _, by := range p.relays(node) {
-		r, why := p.through(ctx, by, node, proto, check)
+		r, why := p.dialThrough(ctx, by, node, proto, check)
 		if why == nil {
 			return r, nil
 		}
@@ -132,8 +132,9 @@ func (p *Port) detour(ctx context.Context, node, proto string, check keyCheck) (
 	return reached{}, err
 }
 
-// through connects to node through the master by.
-func (p *Port) through(ctx context.Context, by, node, proto string, check keyCheck) (reached, error) {
+// dialThrough connects to node through the master by.
+func (p *Port) dialThrough(ctx context.Context, by, node, proto string, check keyCheck) (reached,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*onwardTimeout)
 	defer cancel()
 	c, err := p.tunnel(ctx, by, node)
