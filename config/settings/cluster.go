@@ -58,6 +58,7 @@ func Peer(o *config.Options, advertise string) peer.Config {
 		Listen:           o.ListenAddr(o.ClusterPoolPort),
 		Advertise:        advertise,
 		DialFrom:         dialFrom(o.Interface),
+		NamesFile:        filepath.Join(o.DataDir(), "addresses.json"),
 		HandshakeTimeout: max(leastHandshake, 3*o.ClusterPeerTimeout),
 		HeartbeatEvery:   o.ClusterPeerTimeout / 3,
 		DownAfter:        o.ClusterPeerTimeout,

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
 	"clustermaster/cluster"
 	"clustermaster/config"
 )
@@ -234,7 +236,7 @@ func (c *checker) disk(context.Context, bool) {
 	switch {
 	case err != nil:
 		c.say("disk", Error,
-			"free space there, or lower disk_reserve; below it a master takes no data",
+			"make room there; below its reserve a master takes no data",
 			"cachedir: %v", err)
 	case total > 0 && free*100/total < spaceWarning:
 		c.say("disk", Warning, "free space there, or lower keep_jobs_seconds",
@@ -243,8 +245,8 @@ func (c *checker) disk(context.Context, bool) {
 		c.say("disk", Good, "", "cachedir: %d MiB (%d %%) are free at %s", free>>20,
 			free*100/max(1, total), dir)
 	}
-	if s.Files > 0 && s.Ffree*100/s.Files < 5 {
-		c.say("disk", Error, "remove small files on that file system",
+	if err == nil && s.Files > 0 && s.Ffree*100/s.Files < spaceWarning {
+		c.say("disk", Warning, "remove small files on that file system",
 			"cachedir: only %d of %d inodes are free at %s", s.Ffree, s.Files, dir)
 	}
 	const tmpfs = 0x01021994
@@ -326,6 +328,9 @@ func (c *checker) memory(context.Context, bool) {
 	available, total := read("MemAvailable"), read("MemTotal")
 	if available < 0 {
 		return
+	}
+	if group, err := memlimit.FromCgroup(); err == nil && int(group>>20) < total {
+		available, total = min(available, int(group>>20)), int(group>>20)
 	}
 	if available < leastMemory {
 		c.say("memory", Warning,

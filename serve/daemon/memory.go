@@ -2,12 +2,40 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 )
+
+// memoryShare is the part of the memory of the machine, or of its control group, for the heap of
+// this process. The rest is for template workers, the Python host, and the programs that they run.
+const memoryShare = 0.8
+
+// BoundMemory makes the runtime collect garbage more often rather than exceed memoryShare, and
+// returns that many bytes. GOMEMLIMIT in the environment replaces it.
+func BoundMemory(log *slog.Logger) (bytes int64) {
+	bytes, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memory))
+	if err != nil {
+		log.Warn("the memory of this machine is unknown: set GOMEMLIMIT to what the master may use", "err", err)
+	}
+	return bytes
+}
+
+// memory is how much this process may use, in bytes.
+func memory() (uint64, error) {
+	machine, err := memlimit.FromSystem()
+	if err != nil {
+		return 0, err
+	}
+	if group, err := memlimit.FromCgroup(); err == nil {
+		return min(machine, group), nil
+	}
+	return machine, nil
+}
 
 // Times and bounds of returning memory.
 const (

@@ -9,11 +9,11 @@ import (
 )
 
 // Bounds of requests that read the site's files. While the disk or the file server behind a folder
-// hangs, each of them keeps a thread of the process, of which Go allows 10,000; without a bound the
-// minions of a large site would end the master.
+// hangs, each of them keeps a thread of the process, of which Go allows 10,000 and podman 2,048 by
+// default; without a bound the minions of a large site would end the master.
 const (
-	filesAtOnce   = 2000
-	pillarsAtOnce = 4000 // a pillar may wait for other programs, too
+	filesAtOnce   = 500
+	pillarsAtOnce = 1000 // a pillar may wait for other programs, too
 	readPatience  = time.Minute
 )
 

@@ -1,5 +1,6 @@
-// Package datadisk watches the disk of the master's data: a reserve of its space stays free, and
-// writes to it end. It also watches whether the folders answer from which a master serves.
+// Package datadisk watches the disk of the master's data: a reserve of its space and of its inodes
+// stays free, and writes to it end. It also watches whether the folders answer from which a master
+// serves.
 //
 // Lives here: the size of the reserve, whether it is free now, how long the writes under way have
 // taken, the errors for both, and how long folders have not answered. Does not: refuse anything
@@ -27,14 +28,19 @@ import (
 // *HangError.
 var ErrUnusable = errors.New("disk")
 
-// LowError gives the bytes that are free, those that should be, and those that do not fit.
+// LowError says how much of the file system is free, how much should be, and what does not fit.
 type LowError struct {
 	Dir        string
-	Free, Keep uint64 // bytes
+	Free, Keep uint64 // bytes; inodes if Inodes is set
 	More       uint64 // bytes that were to be written; 0: less than Keep is free
+	Inodes     bool
 }
 
 func (e *LowError) Error() string {
+	if e.Inodes {
+		return fmt.Sprintf("disk: %d inodes are free at %s, fewer than the reserve of %d; remove files there (df -i counts inodes)",
+			e.Free, e.Dir, e.Keep)
+	}
 	if e.More > 0 {
 		return fmt.Sprintf("disk: %s do not fit at %s: %s are free, and the reserve is %s (option disk_reserve); free some space there",
 			bytes(e.More), e.Dir, bytes(e.Free), bytes(e.Keep))
@@ -93,25 +99,54 @@ func (s Size) of(total uint64) uint64 {
 	return min(uint64(float64(total)*s.Percent/100), s.Bytes)
 }
 
+// inodes returns the reserve for a file system of so many inodes: 5 %, at most 1,000. Without a
+// reserve of bytes there is none of inodes.
+func (s Size) inodes(total uint64) uint64 {
+	if s == (Size{}) {
+		return 0
+	}
+	return min(total/20, 1000)
+}
+
 // Check returns a *LowError if the file system of dir has less than s free for this process.
 func (s Size) Check(dir string) error {
-	free, total, err := space(dir)
+	return s.fits(dir, 0)
+}
+
+// fits returns a *LowError if the file system of dir would have less than s free after more bytes.
+func (s Size) fits(dir string, more uint64) error {
+	r, err := roomAt(dir)
 	if err != nil {
 		return err
 	}
-	if keep := s.of(total); free < keep {
-		return &LowError{Dir: dir, Free: free, Keep: keep}
+	if e := s.lack(dir, r, more); e != nil {
+		return e
 	}
 	return nil
 }
 
-func space(dir string) (free, total uint64, err error) {
+// lack is the error of fits, nil if there is enough.
+func (s Size) lack(dir string, r room, more uint64) *LowError {
+	if keep := s.of(r.bytes); r.freeBytes < keep || r.freeBytes-keep < more {
+		return &LowError{Dir: dir, Free: r.freeBytes, Keep: keep, More: more}
+	}
+	if keep := s.inodes(r.inodes); r.freeInodes < keep {
+		return &LowError{Dir: dir, Free: r.freeInodes, Keep: keep, Inodes: true}
+	}
+	return nil
+}
+
+// room is the size of a file system and what this process may use of it. File systems that make
+// inodes when they need them, such as btrfs, have no number of them: 0.
+type room struct{ freeBytes, bytes, freeInodes, inodes uint64 }
+
+func roomAt(dir string) (room, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+		return room{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	size := uint64(st.Bsize)
-	return st.Bavail * size, st.Blocks * size, nil
+	return room{st.Bavail * size, st.Blocks * size, st.Ffree, st.Files}, nil
 }
 
 // Disk watches the file system of one folder. It is safe for concurrent use.
@@ -120,10 +155,10 @@ type Disk struct {
 	dir  string
 	log  *slog.Logger
 
-	low        atomic.Pointer[LowError]
-	hang       atomic.Pointer[HangError]
-	free, keep atomic.Uint64
-	refused    *prometheus.CounterVec
+	low     atomic.Pointer[LowError]
+	hang    atomic.Pointer[HangError]
+	seen    atomic.Pointer[room] // by the last look; nil: none succeeded yet
+	refused *prometheus.CounterVec
 
 	mu       sync.Mutex // guards underWay
 	underWay map[*time.Time]struct{}
@@ -146,15 +181,29 @@ func New(dir string, size Size, log *slog.Logger, reg prometheus.Registerer) *Di
 		gauge := func(name, help string, f func() float64) prometheus.Collector {
 			return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 		}
+		ofRoom := func(name, help string, f func(room) uint64) prometheus.Collector {
+			return gauge(name, help, func() float64 {
+				if seen := r.seen.Load(); seen != nil {
+					return float64(f(*seen))
+				}
+				return 0
+			})
+		}
 		reg.MustRegister(
 			r.refused,
-			gauge("clustermaster_disk_free_bytes",
+			ofRoom("clustermaster_disk_free_bytes",
 				"Free space on the file system of the master's data.",
-				func() float64 { return float64(r.free.Load()) }),
-			gauge("clustermaster_disk_reserve_bytes",
+				func(seen room) uint64 { return seen.freeBytes }),
+			ofRoom("clustermaster_disk_reserve_bytes",
 				"Free space below which this master takes no more data.",
-				func() float64 { return float64(r.keep.Load()) }),
-			gauge("clustermaster_disk_low", "1 while less than the reserve is free.",
+				func(seen room) uint64 { return size.of(seen.bytes) }),
+			ofRoom("clustermaster_disk_free_inodes",
+				"Free inodes on the file system of the master's data; 0 if it has no fixed number of them.",
+				func(seen room) uint64 { return seen.freeInodes }),
+			ofRoom("clustermaster_disk_reserve_inodes",
+				"Free inodes below which this master takes no more data; 0: any number will do.",
+				func(seen room) uint64 { return size.inodes(seen.inodes) }),
+			gauge("clustermaster_disk_low", "1 while less than the reserve is free, of space or of inodes.",
 				func() float64 {
 					if r.low.Load() != nil {
 						return 1
@@ -190,16 +239,7 @@ func (r *Disk) Usable() error {
 }
 
 // Room returns a *LowError if less than the reserve would be free after n more bytes.
-func (r *Disk) Room(n int64) error {
-	free, total, err := space(r.dir)
-	if err != nil {
-		return err
-	}
-	if keep, more := r.size.of(total), uint64(max(0, n)); free < keep || free-keep < more {
-		return &LowError{Dir: r.dir, Free: free, Keep: keep, More: more}
-	}
-	return nil
-}
+func (r *Disk) Room(n int64) error { return r.size.fits(r.dir, uint64(max(0, n))) }
 
 // Refuse is Usable for an operator's work, named by what, and counts refusals. Unless dir is empty,
 // the folder's file system must have its reserve as well.
@@ -239,26 +279,20 @@ func repeat(ctx context.Context, look func()) {
 }
 
 func (r *Disk) look() {
-	free, total, err := space(r.dir)
+	seen, err := roomAt(r.dir)
 	if err != nil {
 		r.log.Debug("free space unknown", "path", r.dir, "err", err)
 		return
 	}
-	keep := r.size.of(total)
-	r.free.Store(free)
-	r.keep.Store(keep)
-	if free < keep {
-		e := &LowError{Dir: r.dir, Free: free, Keep: keep}
-		if r.low.Swap(e) == nil {
-			r.log.Error("the disk is almost full: this master takes no returns, pushed files, synced roots or backups, and is not ready, "+
-				"until space is freed; keys and members can still be changed", "path", r.dir,
-				"free", bytes(free), "reserve", bytes(keep))
-		}
-		return
-	}
-	if r.low.Swap(nil) != nil {
+	r.seen.Store(&seen)
+	low := r.size.lack(r.dir, seen, 0)
+	switch was := r.low.Swap(low); {
+	case low != nil && was == nil:
+		r.log.Error("the disk is almost full: this master takes no returns, pushed files, synced roots or backups, and is not ready, "+
+			"until space is freed; keys and members can still be changed", "path", r.dir, "err", low)
+	case low == nil && was != nil:
 		r.log.Info("the disk has its reserve again: this master accepts everything", "path", r.dir,
-			"free", bytes(free), "reserve", bytes(keep))
+			"free", bytes(seen.freeBytes), "free_inodes", seen.freeInodes)
 	}
 }
 

@@ -47,10 +47,11 @@ func TestSizeOfDisk(t *testing.T) {
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	free, _, err := space(dir)
+	r, err := roomAt(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	free := r.freeBytes
 	half := New(dir, Size{Bytes: free / 2}, slog.New(slog.DiscardHandler), nil)
 	for n, fits := range map[int64]bool{0: true, 1: true, int64(free / 4): true,
 		int64(free / 4 * 3): false, math.MaxInt64: false} {
@@ -61,6 +62,32 @@ func TestRoom(t *testing.T) {
 	all := New(dir, Size{Bytes: 1 << 62}, slog.New(slog.DiscardHandler), nil)
 	if err := all.Room(1); !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "1 bytes") {
 		t.Errorf("below the reserve: %v", err)
+	}
+}
+
+func TestInodes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		size  Size
+		room  room
+		lacks uint64 // inodes that should be free; 0: there are enough
+	}{
+		{Default, room{1 << 40, 1 << 40, 49, 1000}, 50},
+		{Default, room{1 << 40, 1 << 40, 50, 1000}, 0},
+		{Default, room{1 << 40, 1 << 40, 999, 1 << 30}, 1000},
+		{Default, room{1 << 40, 1 << 40, 1000, 1 << 30}, 0},
+		{Size{Bytes: 1}, room{1 << 40, 1 << 40, 0, 1000}, 50},
+		{Default, room{1 << 40, 1 << 40, 0, 0}, 0}, // btrfs
+		{Size{}, room{1 << 40, 1 << 40, 0, 1000}, 0},
+	} {
+		e := c.size.lack("/x", c.room, 0)
+		if (e == nil) != (c.lacks == 0) || e != nil && (!e.Inodes || e.Keep != c.lacks || e.Free != c.room.freeInodes) {
+			t.Errorf("%+v of %+v: %v", c.size, c.room, e)
+		}
+	}
+	e := Default.lack("/x", room{0, 1 << 40, 0, 1000}, 0)
+	if e == nil || e.Inodes {
+		t.Errorf("without space and without inodes: %v", e)
 	}
 }
 

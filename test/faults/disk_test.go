@@ -70,6 +70,39 @@ func (d smallDisk) fill(t *testing.T, leave int64) {
 	}
 }
 
+// takeInodes leaves that many inodes; 0 takes them until no file can be made.
+func (d smallDisk) takeInodes(t *testing.T, leave uint64) {
+	t.Helper()
+	dir := filepath.Join(d.dir, "small")
+	if err := os.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	for {
+		var st unix.Statfs_t
+		if err := unix.Statfs(d.dir, &st); err != nil {
+			t.Fatal(err)
+		}
+		if leave > 0 && st.Ffree <= leave {
+			return
+		}
+		f, err := os.CreateTemp(dir, "")
+		if errors.Is(err, syscall.ENOSPC) && leave == 0 {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+}
+
+func (d smallDisk) giveInodes(t *testing.T) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(d.dir, "small")); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (d smallDisk) empty(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(d.filler()); err != nil {
@@ -146,6 +179,7 @@ func TestFullDisk(t *testing.T) {
 		succeeds(t, m.Key(t, "-a", fmt.Sprintf("during%d", i), "-y"))
 	}
 	t.Logf("with 0 bytes free two changes of leader and two of keys took %v", time.Since(began))
+	touched(t, full, began)
 	stop()
 	if !full.Running() || full.PID() != pid {
 		t.Fatal("the master with the full disk has ended")
@@ -176,6 +210,85 @@ func TestFullDisk(t *testing.T) {
 	}
 	settled(t, c, c.Masters...)
 	w.to(full)
+	w.write(t, 40, 2000)
+	w.found(t, c.Masters...)
+	oneHistory(t, c.Masters...)
+}
+
+// touched waits until a master has touched its file alive, by which Kubernetes restarts it or not.
+func touched(t *testing.T, m *e2e.Master, since time.Time) {
+	t.Helper()
+	e2e.Eventually(t, healed, m.ID+" shows that it is alive", func() error {
+		info, err := os.Stat(filepath.Join(m.Dir, "cache", "health", "alive"))
+		if err == nil && info.ModTime().Before(since) {
+			err = fmt.Errorf("not since %v", info.ModTime())
+		}
+		return err
+	})
+}
+
+// TestNoInodesLeft: a disk may have space and no inode left, which many small files of other
+// programs do. The master behaves as with a full one.
+func TestNoInodesLeft(t *testing.T) {
+	c := prepareCluster(t, 3, "cluster_isolated_filesystem: True\n")
+	full, rest := c.Masters[2], c.Masters[:2]
+	disk := mountSmallDisk(t, full, "96M,nr_inodes=2000")
+	c.StartMasters(t)
+	pid := full.PID()
+	w := newWriter(t, c, c.Masters)
+	w.write(t, 200, 2000)
+
+	disk.takeInodes(t, 50) // the reserve is 5 %: 100
+	e2e.Eventually(t, healed, "health names the inodes", func() error {
+		if full.Probe("/readyz") == nil {
+			return errors.New("it is ready")
+		}
+		r := rest[0].Runner(t, "cluster.health")
+		if r.Code == 0 || !strings.Contains(r.Stdout, full.ID+" is not ready (disk: ") ||
+			!strings.Contains(r.Stdout, " inodes are free at ") {
+			return fmt.Errorf("%v", r)
+		}
+		return full.Probe("/livez")
+	})
+	if reply, err := w.minions[0].ask(within(t, 10*time.Second), full, value.Map{
+		{Key: "cmd", Value: "_return"}, {Key: "id", Value: "writer0"},
+		{Key: "jid", Value: "20260102000000000001"}, {Key: "fun", Value: "test.echo"},
+		{Key: "return", Value: "x"}}); err == nil {
+		t.Errorf("below the reserve a return is answered: %v", reply)
+	}
+	refused(t, full.Runner(t, "cluster.sync_roots"), " inodes are free at ")
+
+	disk.takeInodes(t, 0)
+	w.to(rest...)
+	began := time.Now()
+	stop := w.during(t, 20, 20000)
+	for i, m := range rest {
+		succeeds(t, rest[1-i].Runner(t, "cluster.transfer_leader", m.ID))
+		newMinion(t, fmt.Sprintf("during%d", i)).comes(t, full)
+		succeeds(t, full.Key(t, "-a", fmt.Sprintf("during%d", i), "-y"))
+	}
+	touched(t, full, began)
+	stop()
+	disk.giveInodes(t)
+	c.WaitReady(t, healed, c.Masters...)
+
+	// The last inode goes during writes, before the master has seen its reserve used up.
+	w.to(full)
+	stop = w.during(t, 200, 20000)
+	disk.takeInodes(t, 0)
+	e2e.Eventually(t, healed, "it is not ready", func() error {
+		if full.Probe("/readyz") == nil {
+			return errors.New("it is ready")
+		}
+		return nil
+	})
+	stop()
+	disk.giveInodes(t)
+	c.WaitReady(t, healed, c.Masters...)
+	if !full.Running() || full.PID() != pid {
+		t.Error("the master was started anew")
+	}
+	settled(t, c, c.Masters...)
 	w.write(t, 40, 2000)
 	w.found(t, c.Masters...)
 	oneHistory(t, c.Masters...)

@@ -75,7 +75,7 @@ func TestHangingFileRoots(t *testing.T) {
 	before := e2e.ProcNumber(t, m.PID(), "Threads")
 
 	resume := hangFolder(t, roots)
-	const most, more = 2000, 300 // serve/master: filesAtOnce
+	const most, more = 500, 300 // serve/master: filesAtOnce
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var waiting sync.WaitGroup

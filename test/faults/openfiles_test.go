@@ -18,11 +18,12 @@ import (
 	transport "clustermaster/transport/minion"
 )
 
-// fewFiles lets a master open that many files.
-func fewFiles(t *testing.T, p e2e.Programs, files int) e2e.Programs {
+// startedAfter makes a master start with a line of shell.
+func startedAfter(t *testing.T, line string) e2e.Programs {
 	t.Helper()
+	p := e2e.Ours(t)
 	path := filepath.Join(t.TempDir(), "salt-master")
-	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", files, p.Master)
+	script := fmt.Sprintf("#!/bin/sh\n%s\nexec %s \"$@\"\n", line, p.Master)
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestFloodOfConnections(t *testing.T) {
 	const files, held = 2048, 1200 // held: connections at each port at a time
 	c := &cluster{Cluster: e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3})}
 	m := c.Masters[0]
-	m.Use(fewFiles(t, e2e.Ours(t), files))
+	m.Use(startedAfter(t, fmt.Sprintf("ulimit -n %d", files)))
 	c.StartMasters(t)
 	pid := m.PID()
 	known := accepted(t, m, "known")

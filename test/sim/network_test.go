@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -33,6 +34,7 @@ const large = 1240
 // late. Connections don't wait for each other. A write waits while the window is full.
 type fabric struct {
 	seed uint64
+	sent *atomic.Int64 // messages, counted also while they can't arrive
 
 	mu        sync.Mutex // guards the fields below, and those of the conns
 	listeners map[string]*listener
@@ -56,7 +58,7 @@ type path struct {
 }
 
 func newFabric(seed uint64, delay time.Duration) *fabric {
-	return &fabric{seed: seed, listeners: map[string]*listener{}, paths: map[[2]string]*path{},
+	return &fabric{seed: seed, sent: new(atomic.Int64), listeners: map[string]*listener{}, paths: map[[2]string]*path{},
 		conns: map[*end]bool{}, dialled: map[[2]string]uint64{}, delay: delay, reads: map[string]int{}}
 }
 
@@ -153,6 +155,7 @@ func (e *end) Read(b []byte) (int, error) {
 }
 
 func (e *end) Write(b []byte) (int, error) {
+	e.f.sent.Add(1)
 	e.f.mu.Lock()
 	defer e.f.mu.Unlock()
 	for done, waits := 0, false; ; {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,7 +57,13 @@ type outcome struct {
 	claims  *history.History
 	real    time.Duration
 	fake    time.Duration
+
+	sent atomic.Int64 // messages between masters so far
 }
+
+// hangs is how long a run sends no message in real time before it counts as one that hangs. A run
+// that needs long on busy processors sends some.
+const hangs = 5 * time.Minute
 
 // simulate runs one seed in a bubble of fake time.
 func simulate(t *testing.T, seed uint64) *outcome {
@@ -68,10 +75,15 @@ func simulate(t *testing.T, seed uint64) *outcome {
 	over := make(chan struct{})
 	defer close(over)
 	go func() { // in real time: if a run hangs, this names it
-		select {
-		case <-over:
-		case <-time.After(5 * time.Minute):
-			panic(fmt.Sprintf("seed %d hangs; repeat it: %s\n%s", seed, again(seed), allStacks()))
+		for sent := int64(-1); ; sent = out.sent.Load() {
+			select {
+			case <-over:
+				return
+			case <-time.After(hangs):
+			}
+			if out.sent.Load() == sent {
+				panic(fmt.Sprintf("seed %d hangs; repeat it: %s\n%s", seed, again(seed), allStacks()))
+			}
 		}
 	}()
 	bubble := ""
@@ -132,6 +144,7 @@ var sizes = []int{3, 3, 3, 3, 4, 5, 5, 7}
 func (out *outcome) run(seed uint64, dir string) {
 	chance := rng(seed, "run")
 	w := newWorld(seed, sizes[chance.IntN(len(sizes))], dir)
+	w.net.sent = &out.sent
 	l := newLoad(w)
 	w.load = l
 	w.onStart = func(i *instance) {

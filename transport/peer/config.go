@@ -38,6 +38,7 @@ type Config struct {
 	Pins      Pins
 	Level     func() int // the cluster's level, above which no RPC is called; nil: no limit
 	DialFrom  string     // local source address of outgoing connections, or ""
+	NamesFile string     // keeps the addresses of names that Network looked up, or ""
 
 	Network Network // makes the connections; nil: the machine's TCP
 
@@ -91,12 +92,12 @@ func (c Config) withDefaults() (Config, error) {
 	setInt(&c.MaxMessage, 136<<20)
 	setInt(&c.JoinTries, 10)
 	setInt(&c.JoinTriesTotal, 100)
-	if c.Network == nil {
-		c.Network = machine{from: c.DialFrom}
-	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.Log = c.Log.With("component", "transport/peer")
+	if c.Network == nil {
+		c.Network = machine{from: c.DialFrom, names: newLookups(c.NamesFile, c.Log)}
+	}
 	return c, nil
 }

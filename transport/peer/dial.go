@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 )
 
@@ -142,7 +143,10 @@ func (p *Port) startTLS(ctx context.Context, raw net.Conn, proto string,
 }
 
 // machine is the TCP of this machine.
-type machine struct{ from string } // local address of dialled connections, or ""
+type machine struct {
+	from  string // local address of dialled connections, or ""
+	names *lookups
+}
 
 // Listen implements Network.
 func (machine) Listen(ctx context.Context, addr string) (net.Listener, error) {
@@ -160,5 +164,37 @@ func (m machine) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		}
 		d.LocalAddr = &net.TCPAddr{IP: ip}
 	}
-	return d.DialContext(ctx, "tcp", addr)
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return d.DialContext(ctx, "tcp", addr)
+	}
+	found, err := m.names.of(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	c, err := dialOne(ctx, &d, found, port)
+	if err == nil {
+		m.names.reached(host, found)
+	}
+	return c, err
+}
+
+// dialOne connects to the first of a host's addresses that answers. Each gets an equal part of the
+// time that is left.
+func dialOne(ctx context.Context, d *net.Dialer, addrs []string, port string) (c net.Conn, err error) {
+	for i, addr := range addrs {
+		part, cancel := ctx, context.CancelFunc(func() {})
+		if end, ok := ctx.Deadline(); ok {
+			part, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(len(addrs)-i))
+		}
+		c, err = d.DialContext(part, "tcp", net.JoinHostPort(addr, port))
+		cancel()
+		if err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
 }
