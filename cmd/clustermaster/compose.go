@@ -381,7 +381,7 @@ func (r *process) openMaster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read limit of open files: %w", err)
 	}
-	lim := settings.Minions(o, daemon.MinionConnections(files), daemon.BoundMemory(r.log))
+	lim := settings.Minions(o, daemon.MinionConnections(files))
 	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
 	if r.traces, err = traces.New(settings.Traces(o, Version, r.store.Copies), r.log, r.reg); err != nil {
 		return err

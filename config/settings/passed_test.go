@@ -83,8 +83,8 @@ func TestOptionsArePassedOn(t *testing.T) {
 		{"orchestrate", func(o *config.Options) any { return Orchestrate(o) }, ""},
 		{"python", func(o *config.Options) any { return Python(o) },
 			"Python Natives Answer"},
-		{"minions", func(o *config.Options) any { return Minions(o, 1000, 1<<30) },
-			"MaxInFlight Memory MaxStrangers StrangersRate MinRate HandshakeTimeout WriteTimeout" +
+		{"minions", func(o *config.Options) any { return Minions(o, 1000) },
+			"MaxInFlight MaxStrangers StrangersRate MinRate HandshakeTimeout WriteTimeout" +
 				" PingInterval PingTimeout SilentTimeout DrainTimeout MaxHeld LongLived" +
 				" KeepAliveIdle KeepAliveInterval KeepAliveCount Total"},
 		{"local cache", func(o *config.Options) any { return LocalCache(o) }, ""},

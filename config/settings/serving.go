@@ -90,10 +90,10 @@ func Traces(o *config.Options, version string, copies func() int) traces.Options
 }
 
 // Minions takes the limits of the minion ports from the options; both together may have so many
-// connections, and this process so many bytes of memory.
-func Minions(o *config.Options, connections int, memory int64) minion.Limits {
+// connections.
+func Minions(o *config.Options, connections int) minion.Limits {
 	return minion.Limits{
-		MaxFrame: int64(o.MaxFrameSize), Memory: memory, PubHWM: o.PubHWM, Backlog: o.ZmqBacklog,
+		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog,
 		MaxConns: o.MaxConnections, Total: minion.NewTotal(connections), ProxyFrom: o.ProxyFrom(),
 		MaxPerSource: o.MaxConnectionsPerSource, Unlimited: o.Balancers(),
 	}

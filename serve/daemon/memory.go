@@ -15,14 +15,16 @@ import (
 // this process. The rest is for template workers, the Python host, and the programs that they run.
 const memoryShare = 0.8
 
-// BoundMemory makes the runtime collect garbage more often rather than exceed memoryShare, and
-// returns that many bytes. GOMEMLIMIT in the environment replaces it.
-func BoundMemory(log *slog.Logger) (bytes int64) {
+// boundMemory makes the runtime collect garbage more often rather than exceed memoryShare.
+// GOMEMLIMIT in the environment replaces it. Bounds of large requests and answers are parts of the
+// runtime's limit.
+func boundMemory(log *slog.Logger) {
 	bytes, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memory))
 	if err != nil {
 		log.Warn("the memory of this machine is unknown: set GOMEMLIMIT to what the master may use", "err", err)
+		return
 	}
-	return bytes
+	log.Debug("memory is bounded", "bytes", bytes)
 }
 
 // memory is how much this process may use, in bytes.

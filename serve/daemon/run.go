@@ -223,6 +223,7 @@ func run(ctx context.Context, o *config.Options, f masterFlags, warnings []confi
 	systemd := health.NewSystemd(log)
 	go watchSignals(ctx, stop, systemd, &reloader{opts: o, flags: f, lines: lines, log: log,
 		live: p.Reload}, log)
+	boundMemory(log)
 	err = p.Serve(ctx, o, f.found, systemd, log)
 	if err := stopProfile(); err != nil {
 		log.Error("profile not written", "err", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,8 +58,9 @@ type Options struct {
 	ScrubEvery   time.Duration // between two reads of all records that find rot; default 24 h
 	ScrubRate    int64         // bytes per second read for that; default 4 MiB
 	// bytes of one value; default 160 MiB: max_frame_size and what surrounds it
-	MaxRecord     int
-	MaxList       int   // bytes of the answer to one List; default 512 MiB
+	MaxRecord int
+	// bytes of the answer to one List; default 512 MiB, at most a 16th of the runtime's limit
+	MaxList       int
 	WriteQueue    int   // writes that wait for the disk; default 4096
 	LaneRecords   int   // records that wait for one other master; default 16384
 	LaneBytes     int64 // bytes that wait for one other master; default 64 MiB
@@ -112,7 +114,7 @@ func (o Options) withDefaults() Options {
 	def(&o.ScrubEvery, 24*time.Hour)
 	def(&o.ScrubRate, 4<<20)
 	def(&o.MaxRecord, 160<<20)
-	def(&o.MaxList, 512<<20)
+	def(&o.MaxList, min(512<<20, int(debug.SetMemoryLimit(-1)/16)))
 	def(&o.LaneRecords, 16384)
 	def(&o.LaneBytes, 64<<20)
 	def(&o.Streams, 64)

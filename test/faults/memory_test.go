@@ -69,7 +69,7 @@ func highstate(states int) value.Map {
 
 // TestLittleMemory: all minions of masters of 512 MB return large results at once, many times what
 // the masters have. They take some after the other, the minions try again as Salt's do, and the
-// kernel ends nothing. Small results are taken meanwhile.
+// kernel ends nothing. Small results are taken meanwhile. Who asks for all results is refused.
 func TestLittleMemory(t *testing.T) {
 	const limit, minions, states = 512 << 20, 60, 40000
 	c := &cluster{Cluster: e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3, Extra: "auto_accept: True\n"})}
@@ -85,14 +85,14 @@ func TestLittleMemory(t *testing.T) {
 		pids = append(pids, m.PID())
 		t.Logf("%s uses %d MB", m.ID, groups[i].used(t)>>20)
 	}
-	large := highstate(states)
+	large, jid := highstate(states), "20260101000000000000"
 	var all sync.WaitGroup
 	var taken, again atomic.Int64
 	ctx := within(t, 3*time.Minute)
 	for n := range minions {
 		all.Go(func() {
 			one, at := newMinion(t, fmt.Sprintf("large-%d", n)), c.Masters[n%3]
-			for returnsTo(ctx, one, at, fmt.Sprintf("20260101%012d", n), large) != nil {
+			for returnsTo(ctx, one, at, jid, large) != nil {
 				again.Add(1)
 				select {
 				case <-ctx.Done():
@@ -129,6 +129,20 @@ func TestLittleMemory(t *testing.T) {
 			e2e.ProcNumber(t, pids[i], "VmHWM")>>10, groups[i].used(t)>>20)
 	}
 	c.WaitReady(t, healed, c.Masters...)
+
+	// One of them can be shown, all are too much.
+	const one = "20260103000000000000"
+	if err := returnsTo(within(t, time.Minute), small, c.Masters[0], one, large); err != nil {
+		t.Error(err)
+	}
+	r := c.Masters[0].Runner(t, "jobs.lookup_jid", one, "--out=json")
+	if r.Code != 0 || len(r.Stdout) < 300*states {
+		t.Errorf("one large result: exit code %d, %d bytes, %.300s", r.Code, len(r.Stdout), r.Stderr)
+	}
+	refused(t, c.Masters[0].Runner(t, "jobs.lookup_jid", jid), "too much for the memory of this master")
+	if !c.Masters[0].Running() || c.Masters[0].PID() != pids[0] {
+		t.Error("a look at a large job has ended the master")
+	}
 }
 
 // returnsTo sends one return, after a sign-in if the minion has no session, with a minion's

@@ -2,8 +2,8 @@ package minion
 
 import (
 	"cmp"
-	"math"
 	"net/netip"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 )
@@ -18,10 +18,9 @@ type Limits struct {
 	// the decoded form. Where it would be exceeded the connection that has waited longest for its
 	// peer, to send or to read, is closed: for a reply or a request that holds at most 1 MiB any
 	// such connection, for a larger request those that have waited for PingTimeout. Without one the
-	// request is refused (default: 1 GiB, at least 8 MaxFrame, but at most a third of Memory).
+	// request is refused (default: 1 GiB, at least 8 MaxFrame, but at most a third of the runtime's
+	// memory limit).
 	MaxInFlight int64
-	// Memory is how many bytes this process may use; 0: any number.
-	Memory int64
 	// MaxStrangers is the part of MaxInFlight for all connections from addresses from which no
 	// accepted minion has sent a request: so much for requests over 64 KiB, of which a single one
 	// may exceed it, and so much for shorter ones, of which the oldest that has not arrived is
@@ -150,10 +149,7 @@ const requestLinger = 250 * time.Millisecond
 
 func (l Limits) withDefaults() Limits {
 	l.MaxFrame = cmp.Or(l.MaxFrame, 128<<20)
-	if l.Memory <= 0 {
-		l.Memory = math.MaxInt64
-	}
-	l.MaxInFlight = cmp.Or(l.MaxInFlight, min(max(1<<30, 8*l.MaxFrame), l.Memory/3))
+	l.MaxInFlight = cmp.Or(l.MaxInFlight, min(max(1<<30, 8*l.MaxFrame), debug.SetMemoryLimit(-1)/3))
 	l.MaxStrangers = cmp.Or(l.MaxStrangers, min(32<<20, l.MaxInFlight/2))
 	l.MinRate = cmp.Or(l.MinRate, 16<<10)
 	l.StrangersRate = cmp.Or(l.StrangersRate, 32<<20)
