@@ -171,30 +171,12 @@ func (m machine) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return d.DialContext(ctx, "tcp", addr)
 	}
-	found, err := m.names.of(ctx, host)
-	if err != nil {
-		return nil, err
+	if last := m.names.instead(ctx, host); last != "" {
+		return d.DialContext(ctx, "tcp", net.JoinHostPort(last, port))
 	}
-	c, err := dialOne(ctx, &d, found, port)
+	c, err := d.DialContext(ctx, "tcp", addr)
 	if err == nil {
-		m.names.reached(host, found)
+		m.names.reached(host, c.RemoteAddr())
 	}
 	return c, err
-}
-
-// dialOne connects to the first of a host's addresses that answers. Each gets an equal part of the
-// time that is left.
-func dialOne(ctx context.Context, d *net.Dialer, addrs []string, port string) (c net.Conn, err error) {
-	for i, addr := range addrs {
-		part, cancel := ctx, context.CancelFunc(func() {})
-		if end, ok := ctx.Deadline(); ok {
-			part, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(len(addrs)-i))
-		}
-		c, err = d.DialContext(part, "tcp", net.JoinHostPort(addr, port))
-		cancel()
-		if err == nil {
-			return c, nil
-		}
-	}
-	return nil, err
 }

@@ -7,29 +7,28 @@ import (
 	"maps"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
 	"clustermaster/store/durable"
 )
 
-// lookups turns names of masters into addresses. While the name service is silent, or no longer
-// knows a name, it gives the addresses that were reached last, also after a start. An address alone
-// is no proof of anything: the key of the other end is checked.
+// lookups knows the addresses at which masters were reached by name. While the name service is
+// silent, or knows a name no more, these are used, also after a start. An address proves nothing:
+// the key of the other end is checked.
 type lookups struct {
 	path string // file of the addresses; "": they are not kept
 	log  *slog.Logger
 
 	writes sync.Mutex // held while the file is written
 
-	mu   sync.Mutex          // guards the rest
-	last map[string][]string // by name, sorted
+	mu   sync.Mutex        // guards the rest
+	last map[string]string // by name
 	told time.Time
 }
 
 const (
-	// lookupPatience is how long a name service may take for a name whose addresses are known.
+	// lookupPatience is how long a name service may take for a name whose address is known.
 	lookupPatience = time.Second
 	// tellLookups is the time between lines in the log about a name service that gives nothing.
 	tellLookups = time.Minute
@@ -37,14 +36,14 @@ const (
 
 // keptLookups is the file. A later release may write another level, which is not read.
 type keptLookups struct {
-	Level int                 `json:"level"`
-	Names map[string][]string `json:"names"`
+	Level int               `json:"level"`
+	Names map[string]string `json:"names"`
 }
 
 const lookupsLevel = 1
 
 func newLookups(path string, log *slog.Logger) *lookups {
-	l := &lookups{path: path, log: log, last: map[string][]string{}}
+	l := &lookups{path: path, log: log, last: map[string]string{}}
 	if path == "" {
 		return l
 	}
@@ -66,20 +65,19 @@ func newLookups(path string, log *slog.Logger) *lookups {
 	return l
 }
 
-// of returns the addresses of a host, which may be one itself.
-func (l *lookups) of(ctx context.Context, host string) ([]string, error) {
+// instead returns the last address of a name, if the name service gives none now, else "".
+func (l *lookups) instead(ctx context.Context, name string) string {
 	l.mu.Lock()
-	last := l.last[host]
+	last := l.last[name]
 	l.mu.Unlock()
-	look := ctx
-	if len(last) > 0 {
-		var cancel context.CancelFunc
-		look, cancel = context.WithTimeout(ctx, lookupPatience)
-		defer cancel()
+	if last == "" {
+		return ""
 	}
-	found, err := net.DefaultResolver.LookupHost(look, host)
-	if err == nil || len(last) == 0 || ctx.Err() != nil {
-		return found, err
+	look, cancel := context.WithTimeout(ctx, lookupPatience)
+	defer cancel()
+	_, err := net.DefaultResolver.LookupHost(look, name)
+	if err == nil || ctx.Err() != nil {
+		return ""
 	}
 	l.mu.Lock()
 	tell := time.Since(l.told) >= tellLookups
@@ -88,22 +86,28 @@ func (l *lookups) of(ctx context.Context, host string) ([]string, error) {
 	}
 	l.mu.Unlock()
 	if tell {
-		l.log.Warn("the name service gives no address of a master; its last one is used", "name", host,
+		l.log.Warn("the name service gives no address of a master; its last one is used", "name", name,
 			"addr", last, "err", err)
 	}
-	return last, nil
+	return last
 }
 
-// reached notes the addresses under which a host was reached.
-func (l *lookups) reached(host string, addrs []string) {
-	addrs = slices.Sorted(slices.Values(addrs)) // a name service may rotate them
-	l.mu.Lock()
-	known := slices.Equal(l.last[host], addrs)
-	l.last[host] = addrs
-	l.mu.Unlock()
-	if known || l.path == "" {
+// reached notes the address at which a name was reached.
+func (l *lookups) reached(name string, at net.Addr) {
+	addr, _, err := net.SplitHostPort(at.String())
+	if err != nil {
 		return
 	}
+	l.mu.Lock()
+	known := l.last[name] == addr
+	l.last[name] = addr
+	l.mu.Unlock()
+	if !known && l.path != "" {
+		l.keep()
+	}
+}
+
+func (l *lookups) keep() {
 	l.writes.Lock()
 	defer l.writes.Unlock()
 	l.mu.Lock()

@@ -149,14 +149,14 @@ func TestNamesOfASilentService(t *testing.T) {
 // A file of addresses that can't be used costs its addresses alone.
 func TestNamesFromABrokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "addresses.json")
-	for _, text := range []string{"", "{", `{"level":2,"names":{"a":["::1"]}}`, `{"level":1}`, `[]`,
-		`{"level":1,"names":{"a":"::1"}}`} {
+	for _, text := range []string{"", "{", `{"level":2,"names":{"a":"::1"}}`, `{"level":1}`, `[]`,
+		`{"level":1,"names":{"a":["::1"]}}`} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		l := newLookups(file, slog.New(slog.DiscardHandler))
-		l.reached("b", []string{"127.0.0.2", "127.0.0.1"})
-		want := map[string][]string{"b": {"127.0.0.1", "127.0.0.2"}}
+		l.reached("b", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2), Port: 4520})
+		want := map[string]string{"b": "127.0.0.2"}
 		if got := newLookups(file, slog.New(slog.DiscardHandler)).last; !reflect.DeepEqual(got, want) {
 			t.Errorf("after %q: %v, want %v", text, got, want)
 		}
