@@ -7,7 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -355,4 +358,46 @@ func TestFileTreeStaysInside(t *testing.T) {
 			t.Errorf("follow %v: %v %v", follow, made.Pillar, err)
 		}
 	}
+}
+
+// slowCommands are functions that wait until they may end.
+type slowCommands struct {
+	running atomic.Int64
+	end     chan struct{}
+}
+
+func (s *slowCommands) Has(string) bool { return true }
+
+func (s *slowCommands) Call(context.Context, modules.Minion, string, []any, value.Map) (any, error) {
+	s.running.Add(1)
+	<-s.end
+	return "said: x", nil
+}
+
+// TestCommandsOfPillars: when all minions ask for their pillars, their commands take turns.
+func TestCommandsOfPillars(t *testing.T) {
+	t.Parallel()
+	const most, minions = 32, 100
+	slow := &slowCommands{end: make(chan struct{})}
+	c := maker(t, pillar.Options{ExtPillar: []any{value.Map{{Key: "cmd_yaml", Value: "echo"}}}},
+		pillar.Deps{Functions: slow}, map[string]string{"top.sls": "base: {}"})
+	var all sync.WaitGroup
+	for n := range minions {
+		all.Go(func() {
+			made, err := c.Pillar(t.Context(), pillar.Request{ID: fmt.Sprintf("web%d", n), Grains: value.Map{}})
+			if err != nil || made.Pillar.String("said") != "x" {
+				t.Errorf("%v, %v", made.Pillar, err)
+			}
+		})
+	}
+	stacks := make([]byte, 16<<20)
+	for begun := 0; begun < minions; runtime.Gosched() {
+		text := string(stacks[:runtime.Stack(stacks, true)])
+		begun = strings.Count(text, "(*slowCommands).Call(") + strings.Count(text, "(*Weighted).Acquire(")
+	}
+	if n := slow.running.Load(); n != most {
+		t.Errorf("%d commands run at a time, want %d", n, most)
+	}
+	close(slow.end)
+	all.Wait()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"clustermaster/value"
 )
@@ -114,6 +115,8 @@ type Compiler struct {
 	opts    Options
 	log     *slog.Logger
 	metrics *metrics
+
+	commands *semaphore.Weighted // of ext_pillars
 }
 
 // New makes a compiler. Log nil discards, reg nil keeps no metrics.
@@ -144,7 +147,7 @@ func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Com
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Compiler{deps: deps, opts: o, log: log.With("component", "pillar"),
-		metrics: newMetrics(reg)}
+		metrics: newMetrics(reg), commands: semaphore.NewWeighted(commandsAtOnce)}
 }
 
 // Made is a pillar, and the part of it that the master keeps.

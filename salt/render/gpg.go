@@ -3,12 +3,17 @@ package render
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
 
 	"clustermaster/value"
 )
@@ -102,7 +107,39 @@ func (g gpg) text(ctx context.Context, s string) (any, error) {
 	return textOrBytes(strings.TrimRight(out, "\n")), nil
 }
 
+var (
+	// decryptions bounds the processes of gpg. All ask one agent, which has little memory that is
+	// not swapped out: for some hundred RSA messages at once it has not enough, and refuses them.
+	decryptions = semaphore.NewWeighted(8)
+	// shared decrypts a message once for all who ask for it at the same time, as minions do after
+	// an order to all of them. Nothing is kept afterwards.
+	shared singleflight.Group
+)
+
+const decryptTime = time.Minute // for one message, with the wait for its turn
+
 func (g gpg) decrypt(ctx context.Context, message string) (string, error) {
+	key := sha256.Sum256(fmt.Appendf(nil, "%q %t %s", g.home, g.must, message))
+	made := shared.DoChan(string(key[:]), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decryptTime)
+		defer cancel()
+		if err := decryptions.Acquire(ctx, 1); err != nil {
+			return "", fmt.Errorf("wait for other PGP messages: %w", err)
+		}
+		defer decryptions.Release(1)
+		return g.process(ctx, message)
+	})
+	select {
+	case r := <-made:
+		plain, _ := r.Val.(string)
+		return plain, r.Err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// process decrypts a message by a process of gpg.
+func (g gpg) process(ctx context.Context, message string) (string, error) {
 	cmd := exec.CommandContext(ctx, g.exe, "--homedir", g.home, "--status-fd", "2",
 		"--no-tty", "-d")
 	cmd.Stdin = strings.NewReader(message)
