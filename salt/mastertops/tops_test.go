@@ -10,7 +10,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"clustermaster/salt/modules"
 	"clustermaster/salt/render/rendertest"
@@ -123,4 +127,29 @@ func TestOptions(t *testing.T) {
 			t.Errorf("a site's module %v: %v", own, err)
 		}
 	}
+}
+
+// TestCommandsTakeTurns: when all minions ask for their states, so many commands run at a time.
+func TestCommandsTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var running atomic.Int64
+		ask := extNodes("nodes", Deps{Output: func(context.Context, string) (string, error) {
+			if n := running.Add(1); n > commandsAtOnce {
+				t.Errorf("%d run", n)
+			}
+			time.Sleep(time.Second)
+			running.Add(-1)
+			return "", errors.New("it is only timed")
+		}})
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() { _, _ = ask(t.Context(), Request{ID: "web1"}) })
+		}
+		all.Wait()
+		if took := time.Since(began); took != 4*time.Second {
+			t.Errorf("100 commands of a second took %v", took)
+		}
+	})
 }
