@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,8 +12,9 @@ import (
 
 const (
 	// bytes of one log entry of a restore; raft sends up to maxAppendEntries of them in raftTimeout
-	restorePart = 32 << 10
-	restoreAge  = 10 * time.Minute // a restore without a new part for this long is given up
+	restorePart  = 32 << 10
+	partPatience = time.Minute      // of one part, while there is no leader
+	restoreAge   = 10 * time.Minute // a restore without a new part for this long is given up
 )
 
 // Save returns the content of a backup, as new as the last acknowledged command, and its index.
@@ -37,8 +39,7 @@ func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []stri
 	}
 	parts, end := saved.Split(string(token), n.utc(), restorePart)
 	for _, p := range parts {
-		p.At = n.utc()
-		if _, err := n.propose(ctx, p); err != nil {
+		if err := n.putPart(ctx, p); err != nil {
 			return nil,
 				fmt.Errorf("restore state: nothing was changed; stage part %d of %d: %w",
 					p.Number+1, len(parts), err)
@@ -55,6 +56,30 @@ func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []stri
 	n.log.Warn("state of a backup restored", "n", len(saved.Keys), "parts", len(parts),
 		"index", index)
 	return unconfirmed, nil
+}
+
+// putPart stores a part, which does nothing if it is stored already. The cluster may lose its
+// leader in the course of many parts; as long as a majority is there to elect another one, it tries
+// again.
+func (n *Node) putPart(ctx context.Context, p *fsm.RestorePart) error {
+	for end := time.Now().Add(partPatience); ; {
+		p.At = n.utc()
+		_, err := n.propose(ctx, p)
+		if !leaderless(err) || ctx.Err() != nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// leaderless reports whether an order failed for want of a leader alone, or its answer got lost
+// with one.
+func leaderless(err error) bool {
+	var none *NoQuorumError
+	if errors.As(err, &none) {
+		return len(none.Missing) == 0
+	}
+	var unknown *UnknownOutcomeError
+	return errors.As(err, &unknown)
 }
 
 // propose is Propose with a refusal as an error.

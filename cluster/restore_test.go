@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/cluster"
 	"clustermaster/cluster/clustertest"
 	"clustermaster/cluster/fsm"
 	"clustermaster/wire"
@@ -151,4 +152,48 @@ func TestRestoreIsCutShort(t *testing.T) {
 		t.Error(err)
 	}
 	c.WaitAll("the keys of the other try", hasKeys(n/2))
+}
+
+// The leader dies in the middle of a restore, and no other is elected for longer than one order
+// waits: the restore waits for longer.
+func TestRestoreWaitsForALeader(t *testing.T) {
+	t.Parallel()
+	const n, lease = 10_000, 11 * time.Second // an order waits for 10 s
+	patient := false
+	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) {
+		if patient {
+			cfg.HeartbeatTimeout = lease
+		}
+	})
+	c.WaitVoters(3)
+	leader := c.Leader()
+	patient = true
+	for _, node := range c.Nodes {
+		if node != leader {
+			node.Kill()
+			node.Start()
+			c.WaitReady()
+		}
+	}
+	by := c.Follower()
+	ended := make(chan error, 1)
+	began := time.Now()
+	go func() {
+		_, err := by.PutBack(t.Context(), backupOf(t, n))
+		ended <- err
+	}()
+	c.Wait("parts arrive", func() error {
+		if _, ok := by.State().Unfinished(); !ok {
+			return errors.New("none")
+		}
+		return nil
+	})
+	leader.Kill()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took < lease {
+		t.Errorf("after %v; there was a leader before", took)
+	}
+	c.WaitAll("all keys", hasKeys(n))
 }

@@ -84,7 +84,7 @@ func (c *Cache) Returns(ctx context.Context, jid string) (map[string]Return, err
 	if err != nil {
 		return nil, fmt.Errorf("read returns of job %s: %w", jid, err)
 	}
-	bytes, most := 0, most()
+	bytes, most := 0, readable()
 	for _, r := range list {
 		if bytes += len(r.Value); bytes > most {
 			return nil, tooMuch(jid, most)
@@ -103,7 +103,7 @@ func (c *Cache) readAll(ctx context.Context, jid string, into map[string]Return)
 	if err != nil {
 		return err
 	}
-	bytes, most := 0, most()
+	bytes, most := 0, readable()
 	return c.ReadReturns(ctx, jid, ids, func(id string, r Return) error {
 		if bytes += len(r.Return); bytes > most {
 			return tooMuch(jid, most)
@@ -113,9 +113,9 @@ func (c *Cache) readAll(ctx context.Context, jid string, into map[string]Return)
 	})
 }
 
-// most is how many bytes of returns are read at once: a sixteenth of what this process may use,
+// readable is how many bytes of returns are read at once: a sixteenth of what this process may use,
 // because decoded, packed and sent they need several times as much.
-func most() int { return int(debug.SetMemoryLimit(-1) / 16) }
+func readable() int { return int(debug.SetMemoryLimit(-1) / 16) }
 
 func tooMuch(jid string, most int) error {
 	return fmt.Errorf("the minions returned more than %d MB for job %s, too much for the memory of this master; ask a master that has more", most>>20, jid)
