@@ -71,6 +71,9 @@ func highstate(states int) value.Map {
 // the masters have. They take some after the other, the minions try again as Salt's do, and the
 // kernel ends nothing. Small results are taken meanwhile. Who asks for all results is refused.
 func TestLittleMemory(t *testing.T) {
+	if !e2e.MemoryCounts(t) {
+		return
+	}
 	const limit, minions, states = 512 << 20, 60, 40000
 	c := &cluster{Cluster: e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3, Extra: "auto_accept: True\n"})}
 	var groups []memoryGroup
