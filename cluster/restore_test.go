@@ -101,6 +101,16 @@ func TestLargeRestore(t *testing.T) {
 	}
 }
 
+// begun waits until a node has parts of a restore.
+func begun(c *clustertest.Cluster, by *clustertest.Node) {
+	c.Wait("parts arrive", func() error {
+		if _, ok := by.State().Unfinished(); !ok {
+			return errors.New("none")
+		}
+		return nil
+	})
+}
+
 // The leader dies in the middle of a restore: it goes on with the next one. Its own master dies:
 // nothing comes back, and another try has all.
 func TestRestoreIsCutShort(t *testing.T) {
@@ -108,15 +118,6 @@ func TestRestoreIsCutShort(t *testing.T) {
 	c := clustertest.New(t, 3)
 	c.WaitVoters(3)
 	const n = 10_000
-	begun := func(c *clustertest.Cluster, by *clustertest.Node) {
-		t.Helper()
-		c.Wait("parts arrive", func() error {
-			if _, ok := by.State().Unfinished(); !ok {
-				return errors.New("none")
-			}
-			return nil
-		})
-	}
 	by, leader := c.Follower(), c.Leader()
 	saved := backupOf(t, n)
 	ended := make(chan error, 1)
@@ -182,12 +183,7 @@ func TestRestoreWaitsForALeader(t *testing.T) {
 		_, err := by.PutBack(t.Context(), backupOf(t, n))
 		ended <- err
 	}()
-	c.Wait("parts arrive", func() error {
-		if _, ok := by.State().Unfinished(); !ok {
-			return errors.New("none")
-		}
-		return nil
-	})
+	begun(c, by)
 	leader.Kill()
 	if err := <-ended; err != nil {
 		t.Error(err)

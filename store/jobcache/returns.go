@@ -84,14 +84,13 @@ func (c *Cache) Returns(ctx context.Context, jid string) (map[string]Return, err
 	if err != nil {
 		return nil, fmt.Errorf("read returns of job %s: %w", jid, err)
 	}
-	bytes, most := 0, readable()
+	add := adder(jid, out)
 	for _, r := range list {
-		if bytes += len(r.Value); bytes > most {
-			return nil, tooMuch(jid, most)
-		}
 		id := strings.TrimPrefix(r.Name, returnPrefix)
 		if ret, ok := c.unpack(jid, id, r); ok {
-			out[id] = ret
+			if err := add(id, ret); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return out, nil
@@ -103,22 +102,20 @@ func (c *Cache) readAll(ctx context.Context, jid string, into map[string]Return)
 	if err != nil {
 		return err
 	}
-	bytes, most := 0, readable()
-	return c.ReadReturns(ctx, jid, ids, func(id string, r Return) error {
-		if bytes += len(r.Return); bytes > most {
-			return tooMuch(jid, most)
+	return c.ReadReturns(ctx, jid, ids, adder(jid, into))
+}
+
+// adder adds returns to a map, up to a sixteenth of the memory that this process may use: decoded,
+// packed and sent they need several times as much.
+func adder(jid string, into map[string]Return) func(id string, r Return) error {
+	bytes, most := 0, int(debug.SetMemoryLimit(-1)/16)
+	return func(id string, r Return) error {
+		if bytes += len(r.Return) + len(r.FunArgs) + len(r.Retcode) + len(r.Success); bytes > most {
+			return fmt.Errorf("the minions returned more than %d MB for job %s, too much for the memory of this master; ask a master that has more", most>>20, jid)
 		}
 		into[id] = r
 		return nil
-	})
-}
-
-// readable is how many bytes of returns are read at once: a sixteenth of what this process may use,
-// because decoded, packed and sent they need several times as much.
-func readable() int { return int(debug.SetMemoryLimit(-1) / 16) }
-
-func tooMuch(jid string, most int) error {
-	return fmt.Errorf("the minions returned more than %d MB for job %s, too much for the memory of this master; ask a master that has more", most>>20, jid)
+	}
 }
 
 // unpack decodes a stored return.

@@ -240,7 +240,7 @@ func (k *kit) asksAlways(ctx context.Context, want map[string]byte,
 func TestAskWhileMastersDie(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	want := k.fill(ctx, 300)
 	stop := k.asksAlways(ctx, want, "m1/a", "m2/b")
@@ -285,7 +285,7 @@ func TestAskWhileMastersDie(t *testing.T) {
 func TestAskWhileTheRingChanges(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	want := k.fill(ctx, 300)
 	stop := k.asksAlways(ctx, want, "m1/a", "m2/b")
@@ -338,7 +338,7 @@ func TestAskWhileTheRingChanges(t *testing.T) {
 func TestAskRestartsWhenItsRingIsLeft(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c", "m4/d")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	want := k.fill(ctx, 100)
 	req := &ringpb.AskRequest{Base: k.epoch, Space: uint32(SpaceMinions),
@@ -372,7 +372,7 @@ func TestAskRestartsWhenItsRingIsLeft(t *testing.T) {
 func TestAskTakesTheNewestCopy(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c", "m4/d")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	k.fill(ctx, 120)
 	k.node("m4/d").kill()
@@ -429,7 +429,7 @@ func TestAskTakesTheNewestCopy(t *testing.T) {
 func TestAskOldMasters(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	want := k.fill(ctx, 60)
 	k.mu.Lock()
@@ -450,7 +450,7 @@ func TestAskOldMasters(t *testing.T) {
 func TestAskTooCostly(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	k.fill(ctx, 60)
 	if err := put(ctx, k.store("m1/a"), "minion000", "os=costly"); err != nil {
@@ -477,7 +477,7 @@ func TestAskTooCostly(t *testing.T) {
 func TestAskRefuses(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	client := k.store("m1/a").remote
 	for _, tt := range []struct {
@@ -540,7 +540,7 @@ func TestAskRefuses(t *testing.T) {
 func TestAskAboutCopiesThatDiffer(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c", "m4/d")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	k.fill(ctx, 60)
 	k.node("m4/d").kill()
@@ -586,7 +586,7 @@ func TestAskAboutCopiesThatDiffer(t *testing.T) {
 func TestAskWhenThoseWhoMergeGoAway(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	want := k.fill(ctx, 60)
 	s := k.store("m1/a")
@@ -609,7 +609,7 @@ func TestAskWhenThoseWhoMergeGoAway(t *testing.T) {
 func TestAskAfterRecordsWereDropped(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	want := k.fill(ctx, 60)
 	s := k.store("m1/a")

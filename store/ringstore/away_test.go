@@ -27,7 +27,7 @@ func comesBackLate(t *testing.T, known bool) {
 	k.opts.TombstoneFor = 72 * time.Hour
 	k.begin("a", "b", "c")
 	k.settled()
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	key := func(n int) Key {
 		return Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n),
 			Name: "n"}
@@ -127,7 +127,7 @@ func TestDeletedStaysDeletedWhereItWasMissed(t *testing.T) {
 			k.opts.RepairEvery = 10000 * time.Hour // only the removal itself may find what c missed
 			k.begin("a", "b", "c")
 			k.settled()
-			ctx := ctxFor(t)
+			ctx := t.Context()
 			const records = 20
 			key := func(n int) Key {
 				return Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n), Name: "n"}
@@ -254,7 +254,7 @@ func TestAllDownForLongKeepEverything(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	k := newKit(t, names...)
 	k.settled()
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	for n := range 40 {
 		if err := k.store("a").Put(ctx, Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n),
 			Name: "n"}, []byte("v"),
@@ -296,7 +296,7 @@ func TestAMasterThatWasAwayTakesNothingAlone(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "a", "b", "c")
 	k.settled()
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	put := func(place string) error {
 		return k.store("c").Put(ctx, Key{Space: SpaceMinions, Place: place, Name: "n"}, []byte("v"),
 			time.Time{})
@@ -325,7 +325,7 @@ func TestAMasterThatWasAwayTakesNothingFromOthers(t *testing.T) {
 	k.isolate("b", true) // so that it can't ask
 	b := k.store("b")
 	b.stale.Store(true)
-	_, err := (&server{s: b}).Write(ctxFor(t), &ringpb.WriteRequest{})
+	_, err := (&server{s: b}).Write(t.Context(), &ringpb.WriteRequest{})
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("it answers %v", err)
 	}

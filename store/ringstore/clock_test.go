@@ -17,7 +17,7 @@ import (
 func TestWritesFollowThoseOfAFastClock(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	for i, ahead := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
 		key := Key{Space: SpaceMinions, Place: fmt.Sprintf("web%d", i), Name: "grains"}
@@ -63,7 +63,7 @@ func TestExpiredRecordsAreRefused(t *testing.T) {
 	k.opts.Now = func() time.Time { return k.now.Now().Add(-48 * time.Hour) }
 	k.start("m3/c")
 	k.settled()
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	key := Key{Space: SpaceJobs, Place: "20261121093824128016", Name: "ret/web1"}
 	put := func(writer string, expires time.Time) error {
 		_, err := k.store(writer).Write(ctx, key.Place, Put{Space: key.Space, Name: key.Name,
@@ -105,7 +105,7 @@ func TestExpiredRecordsAreRefused(t *testing.T) {
 func TestAnUnjudgedClockDropsNothing(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	key := func(n int) Key {
 		return Key{Space: SpaceJobs, Place: fmt.Sprintf("job%d", n), Name: "ret/web1"}
@@ -185,7 +185,7 @@ func TestAnUnjudgedClockDropsNothing(t *testing.T) {
 func TestContactInTheFuture(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	note := func() time.Duration { // how far it is ahead
 		t.Helper()
@@ -244,7 +244,7 @@ func TestComparisonsGoOnAfterACorrection(t *testing.T) {
 	k.now.add(-48 * time.Hour)
 	key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}
 	s := k.store("m1/a")
-	if err := s.give(ctxFor(t), s.view.Load(), "m1/a", []disk.Change{{Record: Record{Key: key,
+	if err := s.give(t.Context(), s.view.Load(), "m1/a", []disk.Change{{Record: Record{Key: key,
 		Value: []byte("v"), Version: Version{Clock: s.clock.Next(), Node: s.node},
 		Partition: s.partitionOf(key)}}}); err != nil {
 		t.Fatal(err)

@@ -115,7 +115,7 @@ func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx := ctxFor(t)
+		ctx := t.Context()
 		for _, place := range acked {
 			for _, k := range []Key{{Space: SpaceJobHeads, Place: place, Name: "load"},
 				{Space: SpaceJobs, Place: place, Name: "r/web1"}} {
@@ -146,7 +146,7 @@ func TestAfterCloseNothingHangs(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Put(ctxFor(t), Key{Space: SpaceJobs, Place: "p", Name: "n"}, nil,
+	if err := s.Put(t.Context(), Key{Space: SpaceJobs, Place: "p", Name: "n"}, nil,
 		time.Time{}); err == nil {
 		t.Error("a closed store takes a record")
 	}

@@ -76,7 +76,7 @@ func TestDamagedStoreIsFilledAnew(t *testing.T) {
 			t.Parallel()
 			k := newKit(t, "a", "b", "c")
 			k.settled()
-			ctx := ctxFor(t)
+			ctx := t.Context()
 			var keys []Key
 			for n := range 300 {
 				key := Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n), Name: "n"}
@@ -276,7 +276,7 @@ func TestTornLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	put := func(n int) {
 		if err := s.Put(ctx, Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n), Name: "n"},
 			[]byte("value"),
@@ -345,7 +345,7 @@ func TestScrubFindsWhatIsGone(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "a", "b", "c")
 	k.settled()
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	key := Key{Space: SpaceMinions, Place: "p", Name: "n"}
 	if err := k.store("a").Put(ctx, key, []byte("v"), time.Time{}); err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func stored(t *testing.T, s *Store, kind byte) int {
 func TestExpiryDropsWholeBuckets(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	s := k.store("m1/a")
 	for i := range 90 {
@@ -78,7 +78,7 @@ func TestExpiryDropsWholeBuckets(t *testing.T) {
 func TestTombstonesGoAndNothingComesBack(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	key := Key{Space: SpaceMinions, Place: "web1", Name: "mine/f"}
 	if err := k.store("m1/a").Put(ctx, key, []byte("x"), time.Time{}); err != nil {
@@ -114,7 +114,7 @@ func TestTombstonesGoAndNothingComesBack(t *testing.T) {
 func TestFirstWinsAcrossBuckets(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	s := k.store("m1/a")
 	key := Key{Space: SpaceJobs, Place: "myjob", Name: "r/web1"}
 	if first, err := s.PutFirst(ctx, key, []byte("a"), k.now.Now().Add(time.Hour)); err != nil ||

@@ -23,7 +23,7 @@ func inAnHour(k *kit) time.Time { return k.now.Now().Add(time.Hour) }
 func TestHintsAreHandedOver(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	k.node("m3/c").kill()
 	for i := range 200 {
@@ -55,7 +55,7 @@ func TestHintsAreHandedOver(t *testing.T) {
 func TestAloneIsDurableAndCountedUnderReplicated(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	k.node("m2/b").kill()
 	k.node("m3/c").kill()
@@ -109,7 +109,7 @@ func TestAloneOwesAllOwners(t *testing.T) {
 			alone = n
 		}
 	}
-	if err := k.store(alone).Put(ctxFor(t), key, []byte("x"), time.Time{}); err != nil {
+	if err := k.store(alone).Put(t.Context(), key, []byte("x"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if s := k.store(alone).status(); s.Owed != 3 || s.Under != 3 {
@@ -130,7 +130,7 @@ func TestStandInsKeepTheQuorum(t *testing.T) {
 	t.Parallel()
 	names := []string{"m1/a", "m2/b", "m3/c", "m4/d", "m5/e"}
 	k := newKit(t, names...)
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}
 	owners := k.ring.Owners(k.ring.Partition(key.Place))
@@ -201,7 +201,7 @@ func TestStandInsKeepTheQuorum(t *testing.T) {
 func TestReadRepairsACopy(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}
 	if err := k.store("m1/a").Put(ctx, key, []byte("x"), time.Time{}); err != nil {
@@ -234,7 +234,7 @@ func TestReadRepairsACopy(t *testing.T) {
 func TestWritesOfBothSidesOfACutMeet(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	k.isolate("m2/b", true)
 	for i := range 40 {
@@ -257,7 +257,7 @@ func TestWritesOfBothSidesOfACutMeet(t *testing.T) {
 func TestAWriterWithAnOldRingIsRefusedAndComesAgain(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	old := k.ring
 	k.mu.Lock()
@@ -302,7 +302,7 @@ func TestAWriterWithAnOldRingIsRefusedAndComesAgain(t *testing.T) {
 func TestALateRefusalIsOwed(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	old, late, key := k.ring, k.node("m3/c"), jobKey(1)
 	k.mu.Lock()
@@ -437,7 +437,7 @@ func (l *load) end() {
 	l.wg.Wait()
 	l.k.settled()
 	for _, n := range l.names() {
-		ctx := ctxFor(l.t) // for each: there are many reads, and a machine may be busy
+		ctx := l.t.Context()
 		missing := 0
 		l.acked.Range(func(key, value any) bool {
 			got, found, err := l.k.store(n).Get(ctx, key.(Key))
@@ -566,7 +566,7 @@ func (k *kit) settledFor(name string) {
 func TestALostDiskIsFilledAnew(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	for i := range 300 {
 		if _, err := k.store("m1/a").PutFirst(ctx, jobKey(i), []byte("x"),
@@ -607,7 +607,7 @@ func TestALostDiskIsFilledAnew(t *testing.T) {
 func TestSilentOwnersFailTheRead(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	k.start("m4/d")
 	if _, err := k.store("m1/a").PutFirst(ctx, jobKey(1), []byte("x"), inAnHour(k)); err != nil {
@@ -650,7 +650,7 @@ func TestSilentOwnersFailTheRead(t *testing.T) {
 func TestAHungMasterDelaysNoWrite(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.settled()
 	k.hang("m3/c", true)
 	begin := time.Now()
@@ -693,13 +693,13 @@ func TestAWriteIsNotAcknowledgedThinWhileTheOwnerIsAlive(t *testing.T) {
 	if _, err := k.store("m1/a").PutFirst(short, jobKey(1), []byte("x"), inAnHour(k)); err == nil {
 		t.Error("a write that was ended with the other owner hung is acknowledged")
 	}
-	if _, err := k.store("m1/a").PutFirst(ctxFor(t), jobKey(2), []byte("x"),
+	if _, err := k.store("m1/a").PutFirst(t.Context(), jobKey(2), []byte("x"),
 		inAnHour(k)); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("write with the other owner hung: %v", err)
 	}
 	// Once it is known to be away, the one that is left is enough.
 	k.isolate("m2/b", true)
-	if _, err := k.store("m1/a").PutFirst(ctxFor(t), jobKey(3), []byte("x"),
+	if _, err := k.store("m1/a").PutFirst(t.Context(), jobKey(3), []byte("x"),
 		inAnHour(k)); err != nil {
 		t.Error(err)
 	}

@@ -17,7 +17,7 @@ func held(t *testing.T, expires func(k *kit, n int) time.Time) (k *kit, keys []K
 	k.node("m4/d").kill()
 	for n := range 20 {
 		key := Key{Space: SpaceMinions, Place: fmt.Sprint("web", n), Name: "grains"}
-		if err := k.store("m1/a").Put(ctxFor(t), key, []byte("x"), expires(k, n)); err != nil {
+		if err := k.store("m1/a").Put(t.Context(), key, []byte("x"), expires(k, n)); err != nil {
 			t.Fatal(err)
 		}
 		keys = append(keys, key)
@@ -97,7 +97,7 @@ func TestHeldCopiesOutliveALongRest(t *testing.T) {
 			k, keys := held(t, never)
 			owed := k.owed()
 			tt.rest(k)
-			k.handOver(ctxFor(t))
+			k.handOver(t.Context())
 			if now := k.owed(); now != owed {
 				t.Fatalf("%d of %d hints are left", now, owed)
 			}
@@ -163,7 +163,7 @@ func TestHeldCopiesWaitUntilTheirHolderHasAsked(t *testing.T) {
 		return nil
 	})
 	k.setRing("m1/a", "m2/b", "m3/c")
-	k.handOver(ctxFor(t))
+	k.handOver(t.Context())
 	if now := k.owed(); now != owed {
 		t.Errorf("%d of %d hints are left", now, owed)
 	}
@@ -180,7 +180,7 @@ func TestHintsOfExpiredRecordsEnd(t *testing.T) {
 	})
 	owed := k.owed()
 	k.pass(2 * time.Hour)
-	k.handOver(ctxFor(t))
+	k.handOver(t.Context())
 	if now := k.owed(); now == 0 || now >= owed {
 		t.Errorf("%d of %d hints are left", now, owed)
 	}

@@ -389,9 +389,6 @@ func (n *kitNode) holds(k Key) bool {
 	return ok
 }
 
-// ctxFor has no end of its own: a test that hangs is ended by go test, which shows where.
-func ctxFor(t testing.TB) context.Context { return t.Context() }
-
 // foreign are the cells on a disk that a ring gives to others.
 func foreign(s *Store, ring *hashring.Ring) []disk.Sum {
 	return slices.DeleteFunc(s.disk.Digest(0, nil, true),

@@ -30,7 +30,7 @@ func TestDeadMasterKeepsNoRing(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "a", "b", "c", "d")
 	k.settled()
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	put := func(by string, n int, value string) {
 		t.Helper()
 		if err := k.store(by).Put(ctx, Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n),
@@ -96,7 +96,7 @@ func TestManyRingsOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	v := &rings.View{}
 	for epoch := range uint64(300) {
 		v.Rings = append(v.Rings, hashring.New([]string{"m1/a"}, 256, 3, epoch+1))
@@ -155,7 +155,7 @@ func TestScanTellsOfARingThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "a", "b", "c")
 	k.settled()
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	for n := range 100 {
 		if err := k.store("a").Put(ctx, Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n),
 			Name: "n"}, nil,
@@ -186,7 +186,7 @@ func TestReadsByARingThatWasGivenUpAreRefused(t *testing.T) {
 	old := k.store("a").view.Load()
 	k.setRing("a", "b", "c")
 	k.settled()
-	ctx, s := ctxFor(t), k.store("a")
+	ctx, s := t.Context(), k.store("a")
 	key := Key{Space: SpaceMinions, Place: "p", Name: "n"}
 	p := old.Latest().Partition(key.Place)
 	for what, read := range map[string]func(v *rings.View) error{
@@ -227,15 +227,15 @@ func TestReplacedWhileTheRingSettles(t *testing.T) {
 	k.settled()
 	s := k.store("a")
 	epoch := s.view.Load().Latest().Epoch()
-	if err := s.swap(ctxFor(t), toldDamage, "a test"); err != nil {
+	if err := s.swap(t.Context(), toldDamage, "a test"); err != nil {
 		t.Fatal(err)
 	}
 	s.view.Store(nil) // it may have adopted one
-	if err := s.rebase(ctxFor(t), epoch); err != nil {
+	if err := s.rebase(t.Context(), epoch); err != nil {
 		t.Error(err)
 	}
 	s.view.Store(nil)
-	if err := s.leaveOut(ctxFor(t), epoch, nil); err != nil {
+	if err := s.leaveOut(t.Context(), epoch, nil); err != nil {
 		t.Error(err)
 	}
 	k.settled()

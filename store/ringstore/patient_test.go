@@ -69,7 +69,7 @@ func TestFullDiskWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	put := func(ctx context.Context, n int) error {
 		return s.Put(ctx, Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n), Name: "n"},
 			make([]byte, 4096),
@@ -140,7 +140,7 @@ func TestNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	ctx, k := ctxFor(t), Key{Space: SpaceMinions, Place: "p", Name: "n"}
+	ctx, k := t.Context(), Key{Space: SpaceMinions, Place: "p", Name: "n"}
 	if err := s.Put(ctx, k, []byte("1"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestOneFullDiskOfThree(t *testing.T) {
 	c := k.start("c")
 	k.settled()
 	full.Store(true)
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	var keys []Key
 	for n := range 50 {
 		key := Key{Space: SpaceJobs, Place: fmt.Sprintf("p%d", n), Name: "n"}
@@ -243,7 +243,7 @@ func TestAbsentOwnersOfAFullDisk(t *testing.T) {
 	full.Store(true)
 	k.isolate(self, true)
 	put := make(chan error, 1)
-	go func() { put <- k.store(self).Put(ctxFor(t), key, []byte("v"), time.Time{}) }()
+	go func() { put <- k.store(self).Put(t.Context(), key, []byte("v"), time.Time{}) }()
 	select {
 	case err := <-put:
 		t.Fatalf("a master without room and without others takes it: %v", err)

@@ -19,7 +19,7 @@ func TestPutGetListDelete(t *testing.T) {
 		t.Run(fmt.Sprintf("members=%d", len(names)), func(t *testing.T) {
 			t.Parallel()
 			k := newKit(t, names...)
-			ctx := ctxFor(t)
+			ctx := t.Context()
 			s, far := k.store(names[0]), k.store(names[len(names)-1])
 			key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}
 			if _, found, err := s.Get(ctx, key); err != nil || found {
@@ -99,7 +99,7 @@ func TestPutGetListDelete(t *testing.T) {
 func TestNamesOfLargeRecords(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	k.opts.MaxList = 4 << 10
 	for _, name := range []string{"m1/a", "m2/b", "m3/c"} {
 		k.node(name).kill()
@@ -153,7 +153,7 @@ func TestRefusals(t *testing.T) {
 	k.node("m1/a").kill()
 	k.opts.MaxRecord = 1000
 	k.start("m1/a")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	s := k.store("m1/a")
 	for _, tc := range []struct {
 		name string
@@ -181,7 +181,7 @@ func TestLargeRecordsTravelInPieces(t *testing.T) {
 	k := newKit(t)
 	k.opts.ReadTimeout = 20 * time.Second // no master is silent here, however busy the machine
 	k.begin("m1/a", "m2/b", "m3/c")
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	key := Key{Space: SpaceJobs, Place: "big", Name: "r"}
 	value := bytes.Repeat([]byte("0123456789abcdef"), 700<<10/16*10) // 7 MB
 	if err := k.store("m1/a").Put(ctx, key, value, time.Now().Add(time.Hour)); err != nil {

@@ -132,7 +132,7 @@ func TestDigestsAreKept(t *testing.T) {
 	t.Parallel()
 	mem, now := vfs.NewMem(), &shiftClock{}
 	opts := Options{FS: mem, Now: now.Now, TombstoneFor: time.Minute, BucketWidth: time.Minute}
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	for round := range 6 {
 		s, err := Open("ring", newAlone(), opts, nil, nil)
 		if err != nil {
@@ -192,7 +192,7 @@ func TestPowerLossKeepsWhatWasAcknowledged(t *testing.T) {
 		}
 		<-s.disk.Counted()
 		sameDigests(t, "after a power loss", s)
-		ctx := ctxFor(t)
+		ctx := t.Context()
 		for r := range round {
 			for i := range 200 {
 				k := Key{Space: SpaceJobs, Place: fmt.Sprintf("j%d-%d", r, i), Name: "r"}

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"clustermaster/test/e2e"
-	"clustermaster/value"
 )
 
 // smallDisk is a separate file system below the cachedir of a master that has not been started yet.
@@ -137,14 +136,9 @@ func TestFullDisk(t *testing.T) {
 		return nil
 	})
 	refusedBefore := metric(t, full, "clustermaster_requests_refused_total", `reason="disk"`)
-	for _, load := range []value.Map{
-		{{Key: "cmd", Value: "_return"}, {Key: "id", Value: "writer0"},
-			{Key: "jid", Value: "20260102000000000001"},
-			{Key: "fun", Value: "test.echo"}, {Key: "return", Value: "x"}},
-	} {
-		if reply, err := w.minions[0].ask(within(t, 10*time.Second), full, load); err == nil {
-			t.Errorf("below the reserve a return is answered: %v", reply)
-		}
+	if reply, err := w.minions[0].ask(within(t, 10*time.Second), full,
+		w.minions[0].returned("20260102000000000001", "test.echo", "x")); err == nil {
+		t.Errorf("below the reserve a return is answered: %v", reply)
 	}
 	if got := metric(t, full, "clustermaster_requests_refused_total",
 		`reason="disk"`); got != refusedBefore+1 {
@@ -250,10 +244,8 @@ func TestNoInodesLeft(t *testing.T) {
 		}
 		return full.Probe("/livez")
 	})
-	if reply, err := w.minions[0].ask(within(t, 10*time.Second), full, value.Map{
-		{Key: "cmd", Value: "_return"}, {Key: "id", Value: "writer0"},
-		{Key: "jid", Value: "20260102000000000001"}, {Key: "fun", Value: "test.echo"},
-		{Key: "return", Value: "x"}}); err == nil {
+	if reply, err := w.minions[0].ask(within(t, 10*time.Second), full,
+		w.minions[0].returned("20260102000000000001", "test.echo", "x")); err == nil {
 		t.Errorf("below the reserve a return is answered: %v", reply)
 	}
 	refused(t, full.Runner(t, "cluster.sync_roots"), " inodes are free at ")

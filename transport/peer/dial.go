@@ -174,7 +174,7 @@ func (m machine) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	if last := m.names.instead(ctx, host); last != "" {
 		return d.DialContext(ctx, "tcp", net.JoinHostPort(last, port))
 	}
-	c, err := d.DialContext(ctx, "tcp", addr)
+	c, err := d.DialContext(ctx, "tcp", addr) // looks again, and chooses among the addresses
 	if err == nil {
 		m.names.reached(host, c.RemoteAddr())
 	}
