@@ -63,15 +63,19 @@ func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) 
 	if err := unmarshalKnown(request, &r); err != nil {
 		return nil, fmt.Errorf("read join request: %w", err)
 	}
-	n.believe(from)
-	reply, err := n.answerJoin(ctx, from, &r)
-	if err != nil {
-		return nil, err
+	reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_COPIED, Reason: from.Rival}
+	if from.Rival == "" {
+		n.believe(from)
+		var err error
+		if reply, err = n.answerJoin(ctx, from, &r); err != nil {
+			return nil, err
+		}
 	}
 	n.m.joins.WithLabelValues(reply.GetKind().String()).Inc()
+	refused := reply.GetKind() == clusterpb.JoinReply_REFUSED ||
+		reply.GetKind() == clusterpb.JoinReply_COPIED
 	n.mu.Lock()
-	say := reply.GetKind() == clusterpb.JoinReply_REFUSED &&
-		n.refusal.due(from.Addr+reply.GetReason())
+	say := refused && n.refusal.due(from.Addr+reply.GetReason())
 	n.mu.Unlock()
 	if say {
 		n.log.Warn("joiner refused", "peer", from.ID, "addr", from.Addr, "err", reply.GetReason())

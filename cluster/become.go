@@ -335,6 +335,8 @@ func (n *Node) join(ctx context.Context, addrs []string) error {
 		switch reply.GetKind() {
 		case clusterpb.JoinReply_ADMITTED:
 			return n.learnFrom(addr, reply)
+		case clusterpb.JoinReply_COPIED:
+			return n.endAsCopy(addr, reply.GetReason())
 		case clusterpb.JoinReply_NONE:
 			errs = append(errs, fmt.Errorf("%s: it waits for the founder too", addr))
 		default:

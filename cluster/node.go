@@ -201,6 +201,9 @@ func (n *Node) open(reg prometheus.Registerer) error {
 	if _, err := readJSON(filepath.Join(n.cfg.DataDir, grantFile), &n.grant); err != nil {
 		return err
 	}
+	if err := n.checkCopy(); err != nil {
+		return err
+	}
 	if _, err := os.Stat(filepath.Join(n.cfg.DataDir, foundingFile)); err == nil {
 		n.membership.note(func(f *facts) { f.founding = true })
 	}

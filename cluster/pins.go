@@ -182,7 +182,7 @@ func (p *Pins) said(node string) (newAddr, bool) {
 // member's own word counts instead of its record until the record changes.
 func (p *Pins) believe(spki [32]byte, addr string) bool {
 	node, ok := p.NodeBySPKI(spki)
-	if !ok {
+	if !ok || node == p.self.Node { // a copy of this master's data directory has its key
 		return false
 	}
 	if at, ok := p.AddrOf(node); ok && at == addr {

@@ -31,6 +31,7 @@ const (
 	JoinReply_STATE    JoinReply_Kind = 1 // a cluster exists; it can't admit right now, reason says why
 	JoinReply_ADMITTED JoinReply_Kind = 2 // the sender is a member; members lists all
 	JoinReply_REFUSED  JoinReply_Kind = 3 // for good, until somebody acts on the reason
+	JoinReply_COPIED   JoinReply_Kind = 4 // another process with the sender's node key runs, at the address of the reason
 )
 
 // Enum value maps for JoinReply_Kind.
@@ -40,12 +41,14 @@ var (
 		1: "STATE",
 		2: "ADMITTED",
 		3: "REFUSED",
+		4: "COPIED",
 	}
 	JoinReply_Kind_value = map[string]int32{
 		"NONE":     0,
 		"STATE":    1,
 		"ADMITTED": 2,
 		"REFUSED":  3,
+		"COPIED":   4,
 	}
 )
 
@@ -1192,7 +1195,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
 	"\baccepted\x18\x02 \x01(\x03R\baccepted\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\tR\x04from\x12\x18\n" +
-	"\atrouble\x18\x04 \x01(\tR\atrouble\"\x93\x03\n" +
+	"\atrouble\x18\x04 \x01(\tR\atrouble\"\x9f\x03\n" +
 	"\tJoinReply\x129\n" +
 	"\x04kind\x18\x01 \x01(\x0e2%.clustermaster.cluster.JoinReply.KindR\x04kind\x12\x10\n" +
 	"\x03set\x18\x02 \x03(\tR\x03set\x12\x18\n" +
@@ -1205,12 +1208,14 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
 	"\aremoved\x18\t \x01(\bR\aremoved\x125\n" +
 	"\x06former\x18\n" +
-	" \x01(\v2\x1d.clustermaster.cluster.FormerR\x06former\"6\n" +
+	" \x01(\v2\x1d.clustermaster.cluster.FormerR\x06former\"B\n" +
 	"\x04Kind\x12\b\n" +
 	"\x04NONE\x10\x00\x12\t\n" +
 	"\x05STATE\x10\x01\x12\f\n" +
 	"\bADMITTED\x10\x02\x12\v\n" +
-	"\aREFUSED\x10\x032\x9e\x04\n" +
+	"\aREFUSED\x10\x03\x12\n" +
+	"\n" +
+	"\x06COPIED\x10\x042\x9e\x04\n" +
 	"\aCluster\x12U\n" +
 	"\aPropose\x12%.clustermaster.cluster.ProposeRequest\x1a#.clustermaster.cluster.ProposeReply\x12[\n" +
 	"\tReadIndex\x12'.clustermaster.cluster.ReadIndexRequest\x1a%.clustermaster.cluster.ReadIndexReply\x12a\n" +

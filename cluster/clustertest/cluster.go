@@ -108,9 +108,14 @@ func freePort(t testing.TB) int {
 }
 
 func (c *Cluster) add(id, addr string) *Node {
-	n := &Node{ID: id, Addr: addr, Dir: filepath.Join(c.t.TempDir(), id), c: c, i: len(c.Nodes),
-		log: new(logtest.Buffer)}
+	n := c.newNode(id, addr, len(c.Nodes))
 	c.Nodes = append(c.Nodes, n)
+	return n
+}
+
+func (c *Cluster) newNode(id, addr string, i int) *Node {
+	n := &Node{ID: id, Addr: addr, Dir: filepath.Join(c.t.TempDir(), id), c: c, i: i,
+		log: new(logtest.Buffer)}
 	c.t.Cleanup(func() {
 		n.Stop()
 		if c.t.Failed() {
@@ -245,18 +250,43 @@ func (n *Node) wait() {
 // Reopen waits until the node has ended with cluster.ErrReopen, and starts it again.
 func (n *Node) Reopen() {
 	n.c.t.Helper()
+	if err := n.Ended(); !errors.Is(err, cluster.ErrReopen) {
+		n.c.t.Fatalf("%s ended with %v instead of ErrReopen", n.ID, err)
+	}
+	n.Start()
+}
+
+// Ended waits until the node has ended by itself, and returns its reason.
+func (n *Node) Ended() error {
+	n.c.t.Helper()
+	var reason error
 	select {
-	case err := <-n.ended:
-		if !errors.Is(err, cluster.ErrReopen) {
-			n.c.t.Fatalf("%s ended with %v instead of ErrReopen", n.ID, err)
-		}
+	case reason = <-n.ended:
 	case <-time.After(Patience):
 		n.c.t.Fatalf("%s did not end", n.ID)
 	}
 	n.unplug()
 	n.cancel()
 	n.Node = nil
-	n.Start()
+	return reason
+}
+
+// Clone makes a node with a copy of the data directory of a stopped one, at another address. It is
+// not started, and not among the cluster's nodes.
+func (n *Node) Clone(addr string) *Node {
+	t := n.c.t
+	t.Helper()
+	if n.Node != nil {
+		t.Fatal("clone a running node")
+	}
+	clone := n.c.newNode(n.ID, addr, n.i)
+	if err := os.CopyFS(clone.Dir, os.DirFS(n.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(clone.Dir, "node.key"), 0o600); err != nil { // which CopyFS changed
+		t.Fatal(err)
+	}
+	return clone
 }
 
 func (n *Node) unplug() {

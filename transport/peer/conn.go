@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -24,6 +25,7 @@ type conn struct {
 	via     string   // that master, or ""
 	node    string
 	spki    [32]byte
+	process process
 	proto   string
 	dialled bool // by this side
 	reg     *registry
@@ -128,6 +130,13 @@ func (r *registry) forget(c *conn) {
 		}
 		return
 	}
+}
+
+// holds reports whether a process of a peer has a connection.
+func (r *registry) holds(node string, of process) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.byNode[node], func(c *conn) bool { return c.process == of })
 }
 
 // through returns the master that relays the calls that this side makes to node, or "".

@@ -116,8 +116,9 @@ func (p *Port) dialled(r reached, node, proto string) (*conn, error) {
 		node, err = p.pinned(spki)
 	}
 	if err == nil {
-		c := &conn{Conn: r.Conn, raw: r.raw, via: r.through, node: node, spki: spki, proto: proto,
-			dialled: true, refused: func() { p.noteDisowned(node) }}
+		c := &conn{Conn: r.Conn, raw: r.raw, via: r.through, node: node, spki: spki,
+			process: processOf(r.ConnectionState()), proto: proto, dialled: true,
+			refused: func() { p.noteDisowned(node) }}
 		if err = p.establish(c); err == nil {
 			return c, nil
 		}

@@ -16,6 +16,7 @@ var (
 	errUnpinned    = errors.New("its node key is not pinned for a member")
 	errJoinLimit   = errors.New("too many refused join attempts")
 	errEvicted     = errors.New("no proof in time while others waited")
+	errCopy        = errors.New("another process with its node key runs there, so this is a copy of its data directory")
 )
 
 // refusals maps errors to the reason label of clustermaster_peer_refused_total.
@@ -28,6 +29,7 @@ var refusals = []struct {
 	{errALPN, "alpn"},
 	{errCertificate, "certificate"},
 	{errUnpinned, "unpinned"},
+	{errCopy, "copy"},
 	{errBacklog, "backlog"},
 	{errJoinLimit, "join_limit"},
 	{errJoinClosed, "join_closed"},
@@ -94,8 +96,11 @@ func (p *Port) newClientTLS(proto string, check func(spki [32]byte) error) *tls.
 				return errALPN
 			}
 			spki, err := certSPKI(s.PeerCertificates)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case proto == protoJoin && processOf(s) == p.process:
+				return ErrSelf
 			}
 			return check(spki)
 		},
@@ -173,7 +178,11 @@ func (p *Port) admit(t *tls.Conn, raw net.Conn, deadline time.Time, leave func()
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	c := &conn{Conn: t, raw: raw, node: node, spki: spki, proto: s.NegotiatedProtocol}
+	c := &conn{Conn: t, raw: raw, node: node, spki: spki, process: processOf(s),
+		proto: s.NegotiatedProtocol}
+	if err := p.checkCopy(c); err != nil {
+		return err
+	}
 	if err := p.establish(c); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"clustermaster/cluster/level"
@@ -153,9 +154,10 @@ func (p *Port) tellUp(node string) {
 
 // answer is the outcome of one heartbeat.
 type answer struct {
-	boot []byte
-	took time.Duration
-	err  error
+	boot    []byte
+	process process
+	took    time.Duration
+	err     error
 }
 
 // heartbeat sends a heartbeat to the peer of l every HeartbeatEvery until the link is closed. Beats
@@ -227,7 +229,7 @@ func (p *Port) heartbeat(l *link) {
 				case <-l.refused: // older than this answer
 				default:
 				}
-				p.cameUp(l, a.boot)
+				p.cameUp(l, a)
 			}
 		case <-l.seen:
 			// A peer that dials us is up: when it returns it need not wait for our back-off.
@@ -253,12 +255,16 @@ func (p *Port) ask(ctx context.Context, client peerpb.HeartbeatClient) answer {
 		request.Padding = zeros[:]
 	}
 	begin := time.Now()
-	r, err := client.Beat(ctx, request, grpc.WaitForReady(true))
-	return answer{boot: r.GetBoot(), took: time.Since(begin), err: err}
+	var from grpcpeer.Peer
+	r, err := client.Beat(ctx, request, grpc.WaitForReady(true), grpc.Peer(&from))
+	id, _ := from.AuthInfo.(identity)
+	return answer{boot: r.GetBoot(), process: id.process, took: time.Since(begin), err: err}
 }
 
-func (p *Port) cameUp(l *link, boot []byte) {
-	up, restarted := l.noteUp(boot, time.Now())
+func (p *Port) cameUp(l *link, a answer) {
+	up, restarted := l.noteUp(a, time.Now())
+	// of a copy that came in while nobody answered
+	p.conns.kill(l.node, "superseded", func(c *conn) bool { return c.process != a.process })
 	switch {
 	case up:
 		l.beatGap.reset()

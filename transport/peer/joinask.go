@@ -84,6 +84,10 @@ func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, p
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return Hello{}, nil, err
 	}
+	if member.Rival = p.rivalOf(ctx, member, processOf(t.ConnectionState())); member.Rival != "" {
+		return member, nil, fmt.Errorf("the master there has a copied data directory: it is not the one at %s",
+			member.Rival)
+	}
 	if err := writeMessage(t, &peerpb.JoinRequest{Request: request}); err != nil {
 		return member, nil, lost(ctx, err)
 	}
@@ -103,9 +107,7 @@ func (p *Port) dialJoin(ctx context.Context, addr string) (t *tls.Conn, spki [32
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
 	defer cancel()
 	r, err := p.line(ctx, addr, protoJoin, func(s [32]byte) error {
-		if spki = s; equalSPKI(s, p.cfg.Key.SPKI()) {
-			return ErrSelf
-		}
+		spki = s
 		return nil
 	})
 	return r.Conn, spki, err

@@ -131,8 +131,6 @@ func (p *Port) checkJoiner(t *tls.Conn, js *joinService, keys [][]byte) (Hello, 
 		return none(err)
 	case !equalSPKI(joiner.SPKI, spki):
 		return none(fmt.Errorf("names another node key than it uses: %w", errJoinHello))
-	case equalSPKI(spki, p.cfg.Key.SPKI()):
-		return none(fmt.Errorf("uses this master's own node key: %w", errJoinHello))
 	case joiner.ClusterID != js.self.ClusterID:
 		return none(fmt.Errorf("%q: %w", joiner.ClusterID, errJoinCluster))
 	}
@@ -196,7 +194,7 @@ func (p *Port) answerJoin(t *tls.Conn, js *joinService, joiner Hello, proof []by
 	if err == nil {
 		select {
 		case p.joinSlots <- struct{}{}:
-			result, err = js.answer(ctx, t, joiner, &reply)
+			result, err = p.answer(ctx, t, js, joiner, &reply)
 			<-p.joinSlots
 		default:
 			result, err = "busy", errors.New("too many join requests at a time")
@@ -214,12 +212,13 @@ func (p *Port) answerJoin(t *tls.Conn, js *joinService, joiner Hello, proof []by
 }
 
 // answer reads the request and fills reply with the handler's answer.
-func (js *joinService) answer(ctx context.Context, t *tls.Conn, joiner Hello,
+func (p *Port) answer(ctx context.Context, t *tls.Conn, js *joinService, joiner Hello,
 	reply *peerpb.JoinReply) (result string, err error) {
 	var request peerpb.JoinRequest
 	if err := readMessage(t, maxRequest, &request); err != nil {
 		return "broken", err
 	}
+	joiner.Rival = p.rivalOf(ctx, joiner, processOf(t.ConnectionState()))
 	b, err := js.handler.HandleJoin(ctx, joiner, request.GetRequest())
 	if err == nil && len(b) > maxRequest-16 {
 		err = fmt.Errorf("reply of %d bytes: %w", len(b), errTooLong)

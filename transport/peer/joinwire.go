@@ -62,6 +62,9 @@ type Hello struct {
 	Level       int // the highest that it supports, see package level
 	SPKI        [32]byte
 	Nonce       [32]byte
+	// Rival is not sent: the port notes here the address at which another process with this node
+	// key runs; "" if none does.
+	Rival string
 }
 
 // Node is the member's name in Raft and on the ring.

@@ -44,6 +44,7 @@ type link struct {
 	heard    time.Time     // last answer
 	disowned time.Time     // when it last refused our key; zero if it has answered since
 	boot     []byte        // of the process that answered last
+	process  process       // the same by its certificate
 	askAgain time.Time     // no relay is asked for before
 	broken   chan struct{} // closed and renewed when the peer goes down: ends running dials
 }
@@ -183,13 +184,13 @@ func (l *link) failFast() error {
 }
 
 // noteUp records an answer and reports what changed.
-func (l *link) noteUp(boot []byte, now time.Time) (cameUp, restarted bool) {
+func (l *link) noteUp(a answer, now time.Time) (cameUp, restarted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heard, l.disowned = now, time.Time{}
 	cameUp = l.state != linkUp
-	restarted = !cameUp && !bytes.Equal(l.boot, boot)
-	l.boot = boot
+	restarted = !cameUp && !bytes.Equal(l.boot, a.boot)
+	l.boot, l.process = a.boot, a.process
 	if cameUp {
 		l.state, l.since = linkUp, now
 	}

@@ -11,7 +11,7 @@ type metrics struct {
 	refused    *prometheus.CounterVec // reason
 	conns      *prometheus.GaugeVec   // protocol, side
 	handshakes prometheus.Gauge
-	dropped    *prometheus.CounterVec // reason: removed, down, surplus
+	dropped    *prometheus.CounterVec // reason: removed, down, surplus, line, superseded
 	joins      *prometheus.CounterVec // result
 	unknown    *prometheus.CounterVec // in: request, reply
 	beats      prometheus.Histogram

@@ -3,12 +3,15 @@ package peer
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // Port is the peer port of one master. Safe for concurrent use.
@@ -18,7 +21,9 @@ type Port struct {
 	ln        net.Listener
 	advertise net.Addr
 	serverTLS *tls.Config
-	boot      [16]byte // names this process in heartbeats
+	boot      [16]byte           // names this process in heartbeats
+	process   process            // this one, by its certificate
+	looks     singleflight.Group // for copies, by node
 	waiting   *waiting
 	conns     *registry
 	tries     *tryLimit
@@ -57,6 +62,7 @@ func New(cfg Config) (*Port, error) {
 	p := &Port{
 		cfg: cfg, m: m, ln: ln,
 		advertise: ln.Addr(),
+		process:   sha256.Sum256(cfg.Key.cert.Leaf.Raw),
 		waiting:   newWaiting(cfg.MaxHandshakes, cfg.MaxHandshakesPer, m.handshakes),
 		conns:     newRegistry(cfg.MaxConnsPer, m),
 		tries:     newTryLimit(cfg.JoinTries, cfg.JoinTriesTotal, cfg.JoinTryEvery),

@@ -264,13 +264,13 @@ func TestQuickRestartIsReported(t *testing.T) {
 	t.Parallel()
 	l := &link{broken: make(chan struct{})}
 	now := time.Now()
-	if up, restarted := l.noteUp([]byte("a"), now); !up || restarted {
+	if up, restarted := l.noteUp(answer{boot: []byte("a")}, now); !up || restarted {
 		t.Errorf("first answer: up %t restarted %t", up, restarted)
 	}
-	if up, restarted := l.noteUp([]byte("a"), now); up || restarted {
+	if up, restarted := l.noteUp(answer{boot: []byte("a")}, now); up || restarted {
 		t.Errorf("second answer: up %t restarted %t", up, restarted)
 	}
-	if up, restarted := l.noteUp([]byte("b"), now); up || !restarted {
+	if up, restarted := l.noteUp(answer{boot: []byte("b")}, now); up || !restarted {
 		t.Errorf("answer of another process: up %t restarted %t", up, restarted)
 	}
 }

@@ -17,7 +17,8 @@ import (
 // identity is the pinned name of the other end of an RPC connection.
 type identity struct {
 	credentials.CommonAuthInfo
-	node string
+	node    string
+	process process
 }
 
 func (identity) AuthType() string { return "clustermaster-node" }
@@ -63,6 +64,7 @@ func identify(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return c, identity{
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
 		node:           c.node,
+		process:        c.process,
 	}, nil
 }
 
