@@ -63,13 +63,9 @@ func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) 
 	if err := unmarshalKnown(request, &r); err != nil {
 		return nil, fmt.Errorf("read join request: %w", err)
 	}
-	reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_COPIED, Reason: from.Rival}
-	if from.Rival == "" {
-		n.believe(from)
-		var err error
-		if reply, err = n.answerJoin(ctx, from, &r); err != nil {
-			return nil, err
-		}
+	reply, err := n.answerJoin(ctx, from, &r)
+	if err != nil {
+		return nil, err
 	}
 	n.m.joins.WithLabelValues(reply.GetKind().String()).Inc()
 	refused := reply.GetKind() == clusterpb.JoinReply_REFUSED ||
@@ -89,6 +85,12 @@ func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) 
 
 func (n *Node) answerJoin(ctx context.Context, from peer.Hello,
 	r *clusterpb.JoinRequest) (_ *clusterpb.JoinReply, err error) {
+	if from.Rival != "" {
+		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_COPIED,
+			Reason: fmt.Sprintf("the master %s runs at %s already, with a copy of the same data directory",
+				from.ID, from.Rival)}, nil
+	}
+	n.believe(from)
 	n.noteAsker(from.Addr)
 	if !r.GetFound() {
 		n.awaitFounding(ctx)

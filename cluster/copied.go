@@ -13,9 +13,9 @@ const copiedFile = "copied.json"
 
 // copied is the content of copiedFile.
 type copied struct {
-	At    time.Time `json:"at"`    // by this master's clock
-	By    string    `json:"by"`    // address of the member that said so
-	Rival string    `json:"rival"` // address of the other process
+	At     time.Time `json:"at"`     // by this master's clock
+	By     string    `json:"by"`     // address of the member that said so
+	Reason string    `json:"reason"` // names the address of the other process
 }
 
 // checkCopy refuses a data directory that was found to be a copy.
@@ -29,8 +29,8 @@ func (n *Node) checkCopy() error {
 
 // endAsCopy ends this master: the member at addr said that another process runs with its node key.
 // Two of them would vote as one member, and each would lack what the other one stored.
-func (n *Node) endAsCopy(addr, rival string) error {
-	c := copied{At: time.Now().UTC(), By: addr, Rival: rival}
+func (n *Node) endAsCopy(addr, reason string) error {
+	c := copied{At: time.Now().UTC(), By: addr, Reason: reason}
 	err := n.copyError(c)
 	if werr := writeJSON(filepath.Join(n.cfg.DataDir, copiedFile), c); werr != nil {
 		n.log.Error("the mark of a copied data directory was not saved: this master asks again at its next start",
@@ -41,9 +41,8 @@ func (n *Node) endAsCopy(addr, rival string) error {
 }
 
 func (n *Node) copyError(c copied) error {
-	return fmt.Errorf("the master %s runs at %s already, with a copy of the data directory %s (%s said so at %s). "+
-		"To make this machine another master, move that folder to another place and set another id. To let it take over "+
-		"from the other one, stop that for good, delete %s, and start this master again. Nothing else was changed",
-		n.self.ID, c.Rival, n.cfg.WholeDir, c.By, c.At.Format(time.DateTime),
+	return fmt.Errorf("%s, said %s at %s. To make this machine another master, move %s to another place and set another "+
+		"id. To let it take over from the other one, stop that for good, delete %s, and start this master again. Nothing "+
+		"else was changed", c.Reason, c.By, c.At.Format(time.DateTime), n.cfg.WholeDir,
 		filepath.Join(n.cfg.DataDir, copiedFile))
 }

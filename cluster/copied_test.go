@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,5 +37,60 @@ func TestClonedMember(t *testing.T) {
 		if m.Term() != term || record.Addr != n.Addr || strings.Contains(m.Log(), "peer has moved") {
 			t.Errorf("%s has the term %d after %d, and %s at %s", m.ID, m.Term(), term, n.ID, record.Addr)
 		}
+	}
+}
+
+// A majority of masters is put back to older copies of their disks, and agrees on something else
+// where the newest one has what all had agreed on. That one ends, and keeps what it knows until an
+// operator has decided who is right.
+func TestMajorityPutBack(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	newest, older := c.Nodes[0], c.Nodes[1:]
+	copies := t.TempDir()
+	for _, n := range older {
+		n.Stop()
+		n.CopyDisk(filepath.Join(copies, n.ID))
+		n.Start()
+		c.WaitVoters(3)
+	}
+	propose(t, newest, offer("before"))
+	propose(t, newest, offer("next")) // the log shows by it that the former one is committed
+	c.WaitAll("the key", hasKey("next"))
+	for _, n := range c.Nodes {
+		n.Stop()
+	}
+	for _, n := range older {
+		n.UseDisk(filepath.Join(copies, n.ID))
+		n.Start()
+	}
+	propose(t, older[0], offer("after"))
+	for range 2 {
+		newest.Start()
+		if err := newest.Ended(); err == nil || !strings.Contains(err.Error(), "the leader lacks entry") {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+
+	// The operator keeps what the newest one has.
+	for _, n := range older {
+		n.Stop()
+		n.Wipe()
+	}
+	newest.Start()
+	c.Wait("recovery", func() error {
+		_, err := newest.Recover(patience(t), clustertest.ClusterID)
+		return err
+	})
+	newest.Reopen()
+	c.WaitVoters(1)
+	for _, n := range older {
+		n.Start()
+	}
+	c.WaitVoters(3)
+	c.WaitAll("the key", hasKey("before"))
+	if _, found := older[0].State().Key("after"); found {
+		t.Error("what the others agreed on without the newest one is there")
 	}
 }

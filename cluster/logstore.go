@@ -25,6 +25,8 @@ type trackedLog struct {
 	wrote   func(time.Duration)       // gets the duration of each write; nil: nothing does
 	writing func() (ended func())     // Config.Writing; nil: nothing is told
 	refused func(error)               // gets what a disk that is not full answers; nil: nothing does
+	applied *atomic.Uint64            // index of the last entry that the state has; nil: none
+	lacking func(index uint64)        // gets the committed entry that the leader lacks; nil: nothing does
 	since   atomic.Pointer[time.Time] // when the write under way began; nil: none is
 
 	mu     sync.Mutex // guards staged
@@ -93,6 +95,29 @@ func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 		t.refused(err)
 	}
 	return err
+}
+
+// DeleteRange refuses to delete the end of the log from a committed entry on. Raft does that when a
+// leader has other entries there, which can't be while all disks keep what they took: a majority
+// was put back to older copies. Raft's compaction never reaches the end.
+func (t *trackedLog) DeleteRange(first, last uint64) error {
+	end, err := t.LogStore.LastIndex()
+	if err != nil {
+		return fmt.Errorf("delete entries: %w", err)
+	}
+	t.mu.Lock()
+	committed := t.staged
+	t.mu.Unlock()
+	if t.applied != nil {
+		committed = max(committed, t.applied.Load())
+	}
+	if last < end || first > committed {
+		return t.LogStore.DeleteRange(first, last)
+	}
+	if t.lacking != nil {
+		t.lacking(first)
+	}
+	return fmt.Errorf("entry %d is committed here, and the leader has another one", first)
 }
 
 // hangs returns an error while a write has been under way for longer than limit.

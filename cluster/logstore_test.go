@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -47,7 +49,20 @@ func TestTrackedLog(t *testing.T) {
 	if got, err := reopened.committed(); err != nil || got != 3 {
 		t.Errorf("reopened: %d %v", got, err)
 	}
-	do(log.DeleteRange(1, 4))
+	var lacking []uint64
+	log.lacking = func(index uint64) { lacking = append(lacking, index) }
+	if err := log.DeleteRange(3, 4); err == nil || !slices.Equal(lacking, []uint64{3}) {
+		t.Errorf("committed entries were deleted: %v, lacking %v", err, lacking)
+	}
+	log.applied = new(atomic.Uint64)
+	log.applied.Store(4)
+	if err := log.DeleteRange(4, 4); err == nil || !slices.Equal(lacking, []uint64{3, 4}) {
+		t.Errorf("an applied entry was deleted: %v, lacking %v", err, lacking)
+	}
+	want("nothing deleted", 3)
+	do(log.DeleteRange(1, 3)) // as compaction does
+	want("compacted", 3)
+	do(inner.DeleteRange(4, 4)) // as recovery does
 	want("empty again", 0)
 	if got, err := log.GetCommitIndex(); err != nil || got != 0 {
 		t.Errorf("raft is told %d %v", got, err)

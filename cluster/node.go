@@ -257,6 +257,7 @@ func (n *Node) openRaft() error {
 	}
 	n.snapshots = snapshots
 	logs := &trackedLog{LogStore: cache, writing: n.cfg.Writing, refused: n.diskRefused,
+		applied: &n.machine.applied, lacking: n.othersPutBack,
 		wrote: func(took time.Duration) { n.logSync.Observe(took.Seconds()) }}
 	n.logs = logs
 	err = n.replay(logs, snapshots)
@@ -291,7 +292,7 @@ func (n *Node) openRaft() error {
 	conf.NoSnapshotRestoreOnStart = true // replay did it
 	conf.NoLegacyTelemetry = true
 	conf.Logger = hl
-	renewed, err := n.recoverRaft(conf, logs, store, snapshots, trans)
+	renewed, err := n.recoverRaft(conf, logs.LogStore, store, snapshots, trans) // it deletes the whole log
 	if err == nil && renewed {
 		err = errors.Join(n.replay(logs, snapshots), n.forgetRemoved())
 	}
@@ -342,6 +343,16 @@ func (n *Node) electAlone() error {
 func (n *Node) diskRefused(err error) {
 	n.stop(fmt.Errorf("the disk of %s refuses raft's log: %w; this master ends, because it learns nothing any more; replace that disk, and start it again",
 		n.cfg.WholeDir, err))
+}
+
+// othersPutBack ends a master whose leader lacks an entry that was committed here. Raft would go
+// on, with a state on this master that the others do not have.
+func (n *Node) othersPutBack(index uint64) {
+	n.stop(fmt.Errorf("the leader lacks entry %d of the log, which all masters had agreed on: a majority of them runs with "+
+		"older copies of their data directories. This master ends, because it knows what they do not. To give that up, move "+
+		"%s to another place, and start this master again. To keep it, stop the others and move their data directories to "+
+		"another place, start this master alone, run salt-run cluster.recover here, and start the others again. Nothing was "+
+		"changed here", index, n.cfg.WholeDir))
 }
 
 // stop ends Run with a reason.

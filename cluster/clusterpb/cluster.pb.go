@@ -31,7 +31,7 @@ const (
 	JoinReply_STATE    JoinReply_Kind = 1 // a cluster exists; it can't admit right now, reason says why
 	JoinReply_ADMITTED JoinReply_Kind = 2 // the sender is a member; members lists all
 	JoinReply_REFUSED  JoinReply_Kind = 3 // for good, until somebody acts on the reason
-	JoinReply_COPIED   JoinReply_Kind = 4 // another process with the sender's node key runs, at the address of the reason
+	JoinReply_COPIED   JoinReply_Kind = 4 // another process with the sender's node key runs, as reason says
 )
 
 // Enum value maps for JoinReply_Kind.

@@ -274,19 +274,36 @@ func (n *Node) Ended() error {
 // Clone makes a node with a copy of the data directory of a stopped one, at another address. It is
 // not started, and not among the cluster's nodes.
 func (n *Node) Clone(addr string) *Node {
-	t := n.c.t
-	t.Helper()
-	if n.Node != nil {
-		t.Fatal("clone a running node")
-	}
+	n.c.t.Helper()
 	clone := n.c.newNode(n.ID, addr, n.i)
-	if err := os.CopyFS(clone.Dir, os.DirFS(n.Dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Join(clone.Dir, "node.key"), 0o600); err != nil { // which CopyFS changed
-		t.Fatal(err)
-	}
+	n.CopyDisk(clone.Dir)
 	return clone
+}
+
+// CopyDisk copies the data directory of a stopped node to a new folder.
+func (n *Node) CopyDisk(to string) {
+	n.c.t.Helper()
+	if n.Node != nil {
+		n.c.t.Fatal("copy the disk of a running node")
+	}
+	copyDir(n.c.t, n.Dir, to)
+}
+
+// UseDisk replaces the data directory of a stopped node by a copy of it.
+func (n *Node) UseDisk(from string) {
+	n.c.t.Helper()
+	n.Wipe()
+	copyDir(n.c.t, from, n.Dir)
+}
+
+func copyDir(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(to, "node.key"), 0o600); err != nil { // which CopyFS changed
+		t.Fatal(err)
+	}
 }
 
 func (n *Node) unplug() {

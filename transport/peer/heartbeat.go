@@ -263,7 +263,7 @@ func (p *Port) ask(ctx context.Context, client peerpb.HeartbeatClient) answer {
 
 func (p *Port) cameUp(l *link, a answer) {
 	up, restarted := l.noteUp(a, time.Now())
-	// of a copy that came in while nobody answered
+	// A copy may have got connections while the member did not answer.
 	p.conns.kill(l.node, "superseded", func(c *conn) bool { return c.process != a.process })
 	switch {
 	case up:
