@@ -391,8 +391,8 @@ func TestSiteTree(t *testing.T) {
 		sides[m] = &side{Master: m, kind: m.ID, program: own,
 			cmd: programs{filepath.Dir(own.Salt)}, minions: minions}
 		placeTree(t, sides[m], c.Dir, python)
-		// Salt's default: in 3 s a minion of a busy machine may not say what it is running, and counts
-		// as lost. No kept answer depends on it, for all minions answer.
+		// Salt's default instead: in 3 s a minion of a busy machine may not say what it is
+		// running, and counts as lost. No kept answer depends on it, for all minions answer.
 		m.Configure(t, strings.Replace(m.Config(t), "gather_job_timeout: 3\n", "", 1))
 	}
 	c.Start(t)
