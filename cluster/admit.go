@@ -67,11 +67,11 @@ func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) 
 	if err != nil {
 		return nil, err
 	}
-	n.m.joins.WithLabelValues(reply.GetKind().String()).Inc()
-	refused := reply.GetKind() == clusterpb.JoinReply_REFUSED ||
-		reply.GetKind() == clusterpb.JoinReply_COPIED
+	kind := reply.GetKind()
+	n.m.joins.WithLabelValues(kind.String()).Inc()
 	n.mu.Lock()
-	say := refused && n.refusal.due(from.Addr+reply.GetReason())
+	say := (kind == clusterpb.JoinReply_REFUSED || kind == clusterpb.JoinReply_COPIED) &&
+		n.refusal.due(from.Addr+reply.GetReason())
 	n.mu.Unlock()
 	if say {
 		n.log.Warn("joiner refused", "peer", from.ID, "addr", from.Addr, "err", reply.GetReason())

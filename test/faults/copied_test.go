@@ -11,18 +11,23 @@ import (
 	"clustermaster/test/e2e"
 )
 
-// copyDisk copies what a master stores, as of one moment, as a snapshot of a virtual machine does.
-func copyDisk(t *testing.T, from *e2e.Master, to string) {
+// snapshotOf copies what a running master stores to another folder, as of one moment, as a snapshot
+// of a virtual machine does.
+func snapshotOf(t *testing.T, m *e2e.Master, to string) {
 	t.Helper()
-	if from.Running() {
-		from.Freeze(t)
-		defer from.Thaw(t)
-	}
+	m.Freeze(t)
+	defer m.Thaw(t)
+	copyStored(t, m.Dir, to)
+}
+
+// copyStored replaces what a master stores below the folder to by what is stored below from.
+func copyStored(t *testing.T, from, to string) {
+	t.Helper()
 	for _, d := range []string{"cache", "pki"} {
 		if err := os.RemoveAll(filepath.Join(to, d)); err != nil {
 			t.Fatal(err)
 		}
-		r := e2e.Command(t, "cp", "-a", filepath.Join(from.Dir, d), to)
+		r := e2e.Command(t, "cp", "-a", filepath.Join(from, d), to)
 		if r.Code != 0 {
 			t.Fatal(r)
 		}
@@ -55,7 +60,7 @@ func TestCopiedMaster(t *testing.T) {
 		stop := w.during(t, 20, 2000)
 		clone.ID = original.ID
 		clone.Configure(t, withID(clone.Config(t), original.ID))
-		copyDisk(t, original, clone.Dir)
+		snapshotOf(t, original, clone.Dir)
 		for n, limit := range []time.Duration{healed, 10 * time.Second} {
 			clone.Run(t)
 			code, err := clone.Wait(limit)
@@ -149,7 +154,7 @@ func TestRolledBackMaster(t *testing.T) {
 		}
 		rest := c.Others(back)
 		snapshot := t.TempDir()
-		copyDisk(t, back, snapshot)
+		snapshotOf(t, back, snapshot)
 
 		w.write(t, 40, 2000)
 		succeeds(t, back.Key(t, "-d", gone, "-y"))
@@ -162,8 +167,7 @@ func TestRolledBackMaster(t *testing.T) {
 		settled(t, c, c.Masters...)
 
 		back.Kill(t)
-		old := &e2e.Master{Dir: snapshot}
-		copyDisk(t, old, back.Dir)
+		copyStored(t, snapshot, back.Dir)
 		back.Run(t)
 		c.WaitReady(t, healed, c.Masters...)
 		settled(t, c, c.Masters...)
@@ -181,7 +185,7 @@ func TestRolledBackMaster(t *testing.T) {
 		if round == 0 {
 			continue
 		}
-		for _, m := range rest { // all is on the disk of the one that was put back
+		for _, m := range rest { // the one that was put back has everything on its own disk
 			m.Kill(t)
 		}
 		w.found(t, back)
@@ -202,7 +206,7 @@ func TestMostMastersPutBack(t *testing.T) {
 		accepted(t, newest, fmt.Sprintf("early%d", i))
 		oneHistory(t, c.Masters...)
 		copies[m] = t.TempDir()
-		copyDisk(t, m, copies[m])
+		snapshotOf(t, m, copies[m])
 	}
 	accepted(t, newest, "late")
 	oneHistory(t, c.Masters...)
@@ -210,7 +214,7 @@ func TestMostMastersPutBack(t *testing.T) {
 		m.Kill(t)
 	}
 	for _, m := range older {
-		copyDisk(t, &e2e.Master{Dir: copies[m]}, m.Dir)
+		copyStored(t, copies[m], m.Dir)
 		m.Run(t)
 	}
 	c.WaitReady(t, healed, older...)

@@ -84,9 +84,8 @@ func (p *Port) askJoin(ctx context.Context, addr string, self Hello, k []byte, p
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return Hello{}, nil, err
 	}
-	if member.Rival = p.rivalOf(ctx, member, processOf(t.ConnectionState())); member.Rival != "" {
-		return member, nil, fmt.Errorf("the master there has a copied data directory: it is not the one at %s",
-			member.Rival)
+	if at := p.rivalOf(ctx, member, processOf(t.ConnectionState())); at != "" {
+		return member, nil, fmt.Errorf("the master there has a copied data directory: it is not the one at %s", at)
 	}
 	if err := writeMessage(t, &peerpb.JoinRequest{Request: request}); err != nil {
 		return member, nil, lost(ctx, err)

@@ -62,8 +62,8 @@ type Hello struct {
 	Level       int // the highest that it supports, see package level
 	SPKI        [32]byte
 	Nonce       [32]byte
-	// Rival is not sent: the port notes here the address at which another process with this node
-	// key runs; "" if none does.
+	// Rival is not sent: the port of the member that is asked notes here at which address another
+	// process with the joiner's node key runs; "" if none does.
 	Rival string
 }
 
