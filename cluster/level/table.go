@@ -128,4 +128,5 @@ var table = append([]Entry{
 	{Field, "clustermaster.peer.RelayReply.refused", 0, 2},
 	{Field, "clustermaster.peer.BeatRequest.padding", 0, 2},
 	{Field, "clustermaster.peer.BeatReply.padding", 0, 2},
+	{Field, "clustermaster.ringstore.v1.StatusReply.forgotten", 0, 2},
 }, later...)

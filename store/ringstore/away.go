@@ -9,14 +9,22 @@ import (
 	"time"
 
 	"clustermaster/store/ringstore/disk"
+	"clustermaster/store/ringstore/ringpb"
+	"clustermaster/test/knownbug"
 )
 
 // A deletion leaves a tombstone, which is removed after TombstoneFor, once all masters in contact
 // have it. A master that was away all that time still has the deleted record, and no tombstone
 // tells it so. Therefore a master that removes tombstones notes on disk, in the same batch, which
-// masters have been away for so long. Such a master begins
-// anew and is filled, as after damage. A master that was away for so long answers nothing from its
-// own records until it knows that no other master noted it.
+// masters have been away for so long. Such a master begins anew and is filled, as after damage. A
+// master that was away for so long answers nothing from its own records until it knows that no
+// other master noted it.
+//
+// A master that was put back to an old disk was away as far as that disk knows, and for nobody
+// else. So each disk also knows when the latest deletion was made whose tombstone was removed
+// anywhere: a disk that does not know it, and was last in contact before it, may have what was
+// deleted, and is begun anew too. The disk that knows the latest one never is, so some disk keeps
+// its records whatever the clocks were.
 const (
 	// seconds since 1970: when this master was last in contact with others and had compared copies
 	contactNote = "contact"
@@ -130,9 +138,8 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 		if err != nil {
 			return err
 		}
-		if slices.Contains(reply.Lacking, s.self) {
-			if err := s.swap(ctx, toldAway,
-				"it was away for longer than ring_tombstone_seconds"); err != nil {
+		if why := s.outdated(node, reply); why != "" {
+			if err := s.swap(ctx, toldAway, why); err != nil {
 				return err
 			}
 			s.contact.Store(s.opts.Now().Unix())
@@ -155,6 +162,33 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 	}
 	s.contact.Store(now.Unix())
 	s.noted = now.Unix()
-	return s.disk.SetNote(ctx, contactNote,
-		binary.BigEndian.AppendUint64(nil, uint64(now.Unix())))
+	if err := s.disk.SetNote(ctx, contactNote,
+		binary.BigEndian.AppendUint64(nil, uint64(now.Unix()))); err != nil {
+		return err
+	}
+	// An old disk may ask this master alone.
+	var forgotten uint64
+	for _, node := range others {
+		status, _, _ := s.heard.statusOf(node)
+		forgotten = max(forgotten, status.GetForgotten())
+	}
+	return s.disk.NoteForgotten(ctx, int64(forgotten))
 }
+
+// outdated says why this master, which may have been away for too long, must begin anew, by what
+// another one answered; "": it need not.
+func (s *Store) outdated(node string, reply *ringpb.StatusReply) string {
+	forgotten, contact := int64(reply.Forgotten), s.contact.Load()
+	switch {
+	case slices.Contains(reply.Lacking, s.self):
+		return "it was away for longer than ring_tombstone_seconds"
+	case forgotten > contact && forgotten > s.disk.Forgotten() &&
+		!knownbug.Is(knownbug.TombstonesMerged):
+		return fmt.Sprintf("its disk is of %s, and %s has forgotten a deletion of %s", stamp(contact),
+			node, stamp(forgotten))
+	}
+	return ""
+}
+
+// stamp writes seconds since 1970 as the log does.
+func stamp(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }

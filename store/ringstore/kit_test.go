@@ -213,14 +213,18 @@ func (n *kitNode) kill() {
 
 // isolate cuts a node off from all others, or joins it again.
 func (k *kit) isolate(name string, cut bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for other := range k.nodes {
-		if other != name {
-			k.cut[[2]string{name, other}] = cut
-			k.cut[[2]string{other, name}] = cut
+	for _, other := range k.all() {
+		if other.name != name {
+			k.cutLine(name, other.name, cut)
 		}
 	}
+}
+
+// cutLine cuts the line between two nodes, or joins it again.
+func (k *kit) cutLine(a, b string, cut bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cut[[2]string{a, b}], k.cut[[2]string{b, a}] = cut, cut
 }
 
 func (k *kit) hang(name string, hung bool) {

@@ -412,6 +412,7 @@ func (s *Store) status() *ringpb.StatusReply {
 		s.syncing.moved
 	// Also those that this master does not count as members, for it may not have heard of them yet.
 	reply.Lacking = s.disk.Lacking()
+	reply.Forgotten = uint64(s.disk.Forgotten())
 	if reply.Refilling = s.disk.Refilling(); reply.Refilling {
 		reply.Completed = 0
 	}

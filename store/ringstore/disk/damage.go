@@ -112,6 +112,7 @@ func (d *Store) replace(what string, then func(aside string)) {
 	d.buckets.Store(next.buckets.Load())
 	d.cells.reset()
 	d.owed.reset()
+	d.forgotten.Store(0)
 	d.opts.Watch.Lost()
 	d.commit.kept = true
 	then(aside)

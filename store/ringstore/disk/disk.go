@@ -44,6 +44,8 @@ type Store struct {
 	lackingMu sync.Mutex      // guards lacking
 	lacking   map[string]bool // nodes that lack removed tombstones
 
+	forgotten atomic.Int64 // see Forgotten
+
 	cells  *cells
 	owed   *owed
 	commit *committer // from Start on
@@ -140,6 +142,13 @@ func (d *Store) loadNotes() error {
 		return err
 	}
 	d.refilling.Store(mark != nil)
+	at, err := d.Note(forgottenNote)
+	if err != nil {
+		return err
+	}
+	if len(at) == 8 {
+		d.forgotten.Store(int64(binary.BigEndian.Uint64(at)))
+	}
 	return d.loadLacking()
 }
 

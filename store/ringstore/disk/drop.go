@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -70,7 +71,7 @@ func (d *Store) DropTombstones(ctx context.Context, confirm func([]Record) error
 			if stay != nil {
 				return stay, nil
 			}
-			if err := d.noteLacking(b, g, nodes); err != nil {
+			if err := errors.Join(d.noteLacking(b, g, nodes), d.noteForgotten(b, g, tombs)); err != nil {
 				return nil, err
 			}
 			return nil, d.bury(b, g, keys)

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,8 +10,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// lackNote, followed by a node, notes that the node lacks removed tombstones.
-const lackNote = "lack/"
+const (
+	// lackNote, followed by a node, notes that the node lacks removed tombstones.
+	lackNote = "lack/"
+	// forgottenNote holds Forgotten.
+	forgottenNote = "forgotten"
+)
 
 // SetNote stores a note whose meaning only the caller knows; it is durable on return.
 func (d *Store) SetNote(ctx context.Context, name string, value []byte) error {
@@ -80,5 +85,37 @@ func (d *Store) Filled(ctx context.Context, node string) error {
 	}
 	return d.Commit(ctx, &Write{run: func(b *pebble.Batch, _ *group) error {
 		return b.Delete(noteKey(lackNote+node), nil)
+	}})
+}
+
+// Forgotten returns when the latest deletion was made whose tombstone some master has removed, as
+// far as this disk knows, in seconds since 1970; 0 is none. A disk that lacks it, and was last in
+// contact before it, is older than what was forgotten.
+func (d *Store) Forgotten() int64 { return d.forgotten.Load() }
+
+// noteForgotten notes the deletions of tombstones in the batch that removes them.
+func (d *Store) noteForgotten(b *pebble.Batch, g *group, tombs []Record) error {
+	var latest int64
+	for i := range tombs {
+		latest = max(latest, tombs[i].Version.Time().Unix())
+	}
+	return d.setForgotten(b, g, latest)
+}
+
+func (d *Store) setForgotten(b *pebble.Batch, g *group, at int64) error {
+	if at <= d.Forgotten() {
+		return nil
+	}
+	g.after = append(g.after, func() { d.forgotten.Store(max(at, d.Forgotten())) })
+	return b.Set(noteKey(forgottenNote), binary.BigEndian.AppendUint64(nil, uint64(at)), nil)
+}
+
+// NoteForgotten notes what another master has Forgotten; it is durable on return.
+func (d *Store) NoteForgotten(ctx context.Context, at int64) error {
+	if at <= d.Forgotten() {
+		return nil
+	}
+	return d.Commit(ctx, &Write{run: func(b *pebble.Batch, g *group) error {
+		return d.setForgotten(b, g, at)
 	}})
 }

@@ -1588,6 +1588,7 @@ type StatusReply struct {
 	Refuses       string                 `protobuf:"bytes,14,opt,name=refuses,proto3" json:"refuses,omitempty"`      // why this member takes no records now; empty: it takes them
 	Refilling     bool                   `protobuf:"varint,15,opt,name=refilling,proto3" json:"refilling,omitempty"` // this member fetches all of its records anew, and answers for none
 	Lacking       []string               `protobuf:"bytes,16,rep,name=lacking,proto3" json:"lacking,omitempty"`      // nodes that were away when tombstones were removed here
+	Forgotten     uint64                 `protobuf:"varint,17,opt,name=forgotten,proto3" json:"forgotten,omitempty"` // seconds since 1970: the latest deletion whose tombstone was removed; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1734,6 +1735,13 @@ func (x *StatusReply) GetLacking() []string {
 	return nil
 }
 
+func (x *StatusReply) GetForgotten() uint64 {
+	if x != nil {
+		return x.Forgotten
+	}
+	return 0
+}
+
 var File_ringpb_ring_proto protoreflect.FileDescriptor
 
 const file_ringpb_ring_proto_rawDesc = "" +
@@ -1875,7 +1883,7 @@ const file_ringpb_ring_proto_rawDesc = "" +
 	"\rStatusRequest\x12\x14\n" +
 	"\x05clock\x18\x01 \x01(\x04R\x05clock\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\"\xba\x03\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\xd8\x03\n" +
 	"\vStatusReply\x12\x14\n" +
 	"\x05clock\x18\x01 \x01(\x04R\x05clock\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
@@ -1893,7 +1901,8 @@ const file_ringpb_ring_proto_rawDesc = "" +
 	"\afilling\x18\r \x01(\x04R\afilling\x12\x18\n" +
 	"\arefuses\x18\x0e \x01(\tR\arefuses\x12\x1c\n" +
 	"\trefilling\x18\x0f \x01(\bR\trefilling\x12\x18\n" +
-	"\alacking\x18\x10 \x03(\tR\alacking2\xd3\x05\n" +
+	"\alacking\x18\x10 \x03(\tR\alacking\x12\x1c\n" +
+	"\tforgotten\x18\x11 \x01(\x04R\tforgotten2\xd3\x05\n" +
 	"\x04Ring\x12Y\n" +
 	"\x05Write\x12(.clustermaster.ringstore.v1.WriteRequest\x1a&.clustermaster.ringstore.v1.WriteReply\x12Y\n" +
 	"\n" +
