@@ -41,16 +41,12 @@ func FillIn(text, bind string, masters []Server) (string, error) {
 		case m != nil:
 			servers++
 			for _, s := range masters {
-				addr := s.Addr
-				if strings.Contains(addr, ":") {
-					addr = "[" + addr + "]"
-				}
-				fmt.Fprintf(&out, "%sserver %s %s%s\n", m[1], s.Name, addr, m[2])
+				fmt.Fprintf(&out, "%sserver %s %s%s\n", m[1], s.Name, bracketed(s.Addr), m[2])
 			}
 		case otherServer.MatchString(line):
 		case strings.HasPrefix(strings.TrimSpace(line), "bind *:"):
 			binds++
-			out.WriteString(strings.Replace(line, "*", bind, 1))
+			out.WriteString(strings.Replace(line, "*", bracketed(bind), 1))
 		default:
 			out.WriteString(line)
 		}
@@ -60,4 +56,12 @@ func FillIn(text, bind string, masters []Server) (string, error) {
 			fmt.Errorf("the balancer's configuration has %d back ends, of which %d can be filled in, and %d binds of 2", backEnds, servers, binds)
 	}
 	return out.String(), nil
+}
+
+// bracketed puts an IPv6 address into brackets, for a port after it.
+func bracketed(addr string) string {
+	if strings.Contains(addr, ":") {
+		return "[" + addr + "]"
+	}
+	return addr
 }

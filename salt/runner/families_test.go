@@ -292,6 +292,21 @@ func TestManage(t *testing.T) {
 		asked.Timeout.Seconds() != 2 || asked.Tgt != "web*" {
 		t.Errorf("keys %q, asked %+v", keys.log, asked)
 	}
+	grains := func(ipv4, ipv6 []any) Answer {
+		return Answer{Return: value.Map{{Key: "ipv4", Value: ipv4}, {Key: "ipv6", Value: ipv6}}}
+	}
+	f.answers = map[string]Answer{
+		"web-a": grains([]any{"127.0.0.1", "169.254.1.1", "192.0.2.7"}, []any{"::1", "2001:db8::7"}),
+		"web-b": grains([]any{"127.0.0.1"}, []any{"::1", "fe80::7", "2001:db8::7"}),
+		"old":   grains(nil, []any{"::1"}), "next": {Return: "'grains.item' is not available."},
+	}
+	r, _, _ = newRunner(t, Manage(ManageDeps{Minions: f, Keys: keys, Version: "3008.3"}))
+	res := r.Run(t.Context(), Request{Fun: "manage.alived",
+		Kwargs: value.Map{{Key: "show_ip", Value: true}}}, nil)
+	if got, want := value.Repr(res.Return),
+		"{'next': '', 'old': '', 'web-a': '192.0.2.7', 'web-b': '2001:db8::7'}"; got != want {
+		t.Errorf("with addresses: %s\nwant %s", got, want)
+	}
 }
 
 func TestCompareVersions(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"sort"
 	"strconv"
@@ -14,18 +15,11 @@ import (
 	"clustermaster/value"
 )
 
-// Presence lists the minions that hold a publish session with any master now, without asking them.
-type Presence interface {
-	// Present maps minion id to the address it connects from, or to "" if that is unknown.
-	Present(ctx context.Context) (map[string]string, error)
-}
-
 // ManageDeps is what the family manage uses.
 type ManageDeps struct {
-	Minions  Asker
-	Keys     Keys     // for not_present, and for down with removekeys
-	Presence Presence // nil: manage.present and its like ping the minions
-	Version  string   // of Salt that this master speaks as, such as 3008.3
+	Minions Asker
+	Keys    Keys   // for not_present, and for down with removekeys
+	Version string // of Salt that this master speaks as, such as 3008.3
 }
 
 // Manage is the family manage.
@@ -83,7 +77,8 @@ subset
     Only these ids.
 
 show_ip : False
-    Show the address of each.
+    Show the address of each: the first one of its grain ipv4, or of ipv6 if it has no other, that
+    leads to other machines.
 
 Example:
 
@@ -263,20 +258,38 @@ func (d ManageDeps) notPresent(ctx context.Context, c *Call) (any, error) {
 	return value.Texts(absent), nil
 }
 
+// connected asks the minions and maps those that answer to their addresses, "" without show_ip.
 func (d ManageDeps) connected(ctx context.Context, c *Call) (map[string]string, error) {
-	if d.Presence != nil {
-		return d.Presence.Present(ctx)
+	ask := Ask{Tgt: "*", TgtType: "glob", Fun: "test.ping", User: c.User}
+	if c.True("show_ip") {
+		ask.Fun, ask.Args = "grains.item", []any{"ipv4", "ipv6"}
 	}
-	answers, err := d.Minions.Ask(ctx, Ask{Tgt: "*", TgtType: "glob", Fun: "test.ping",
-		User: c.User})
+	answers, err := d.Minions.Ask(ctx, ask)
+	if err == nil && answers.Refused != "" {
+		err = errors.New(answers.Refused)
+	}
 	if err != nil {
 		return nil, err
 	}
 	found := make(map[string]string, len(answers.Returned))
-	for id := range answers.Returned {
-		found[id] = ""
+	for id, answer := range answers.Returned {
+		grains, _ := answer.Return.(value.Map)
+		found[id] = address(grains)
 	}
 	return found, nil
+}
+
+// address is the first address of a minion's grains that leads to other machines, or "".
+func address(grains value.Map) string {
+	for _, name := range []string{"ipv4", "ipv6"} {
+		list, _ := grains.Get(name)
+		for _, text := range textList(list) {
+			if ip, err := netip.ParseAddr(text); err == nil && ip.IsGlobalUnicast() {
+				return text
+			}
+		}
+	}
+	return ""
 }
 
 func contains(list []string, id string) bool {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -297,8 +299,8 @@ pillar_roots: {base: [%[4]s/pillar]}
 		}
 	}
 	if m.network != nil {
-		text += fmt.Sprintf("cluster_advertise: %s\nmetrics_listen: %s:%d\n", c.peer(m.Number),
-			m.Addr, MetricsPort)
+		text += fmt.Sprintf("cluster_advertise: %s\nmetrics_listen: '%s'\n", c.peer(m.Number),
+			m.port(MetricsPort))
 	}
 	return text + fmt.Sprintf("cluster_id: e2e\ncluster_peers: [%s]\ncluster_secret: %s\n",
 		strings.Join(peers, ", "), c.Secret)
@@ -359,10 +361,13 @@ func (m *Master) Wipe(t testing.TB) {
 	}
 }
 
+// port is a port of the master, as HOST:PORT.
+func (m *Master) port(n int) string { return net.JoinHostPort(m.Addr, strconv.Itoa(n)) }
+
 // Probe asks the master's health port. The error holds the answer.
 func (m *Master) Probe(path string) error {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(fmt.Sprintf("http://%s:%d%s", m.Addr, HealthPort, path))
+	resp, err := client.Get("http://" + m.port(HealthPort) + path)
 	if err != nil {
 		return err
 	}
@@ -381,7 +386,7 @@ func (m *Master) Metrics(t testing.TB) string {
 		Transport: &http.Transport{DisableKeepAlives: true}}
 	var text []byte
 	Eventually(t, 15*time.Second, "metrics of "+m.ID, func() error {
-		resp, err := client.Get(fmt.Sprintf("http://%s:%d/metrics", m.Addr, MetricsPort))
+		resp, err := client.Get("http://" + m.port(MetricsPort) + "/metrics")
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"clustermaster/lb"
@@ -101,6 +102,15 @@ func (c Cluster) single(word string) string {
 	return c.Balancer
 }
 
+// bind is the address at which the balancer listens. To HAProxy, * is IPv4 alone, and :: is both.
+func (c Cluster) bind() string {
+	if c.Balancer == "*" && slices.ContainsFunc(c.Masters,
+		func(m lb.Server) bool { return strings.Contains(m.Addr, ":") }) {
+		return "::"
+	}
+	return c.Balancer
+}
+
 // inURL puts an IPv6 address into brackets.
 func inURL(addr string) string {
 	if strings.Contains(addr, ":") {
@@ -115,7 +125,7 @@ func (c Cluster) Write(dir string) error {
 	if err := c.checkBalancer(); err != nil {
 		return err
 	}
-	balancer, err := lb.FillIn(lb.HAProxy, inURL(c.Balancer), c.Masters)
+	balancer, err := lb.FillIn(lb.HAProxy, c.bind(), c.Masters)
 	if err != nil {
 		return err
 	}

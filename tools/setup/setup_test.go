@@ -125,7 +125,7 @@ func TestTheBalancerGiven(t *testing.T) {
 		"lb.example.com": {"#proxy_protocol_from: ['10.0.0.100']", "root@lb.example.com:", "master: lb.example.com\n",
 			"bind lb.example.com:4505"},
 		"::": {"#proxy_protocol_from: ['10.0.0.100']", "root@BALANCER:", "master: BALANCER\n", "bind [::]:4505"},
-		"*":  {"#proxy_protocol_from: ['10.0.0.100']", "root@BALANCER:", "master: BALANCER\n", "bind *:4505"},
+		"*":  {"#proxy_protocol_from: ['10.0.0.100']", "root@BALANCER:", "master: BALANCER\n", "bind [::]:4505"},
 	} {
 		dir := filepath.Join(t.TempDir(), "new")
 		var out, errs strings.Builder
