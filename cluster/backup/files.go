@@ -152,7 +152,7 @@ func (b *Files) Restore(ctx context.Context, path, passphrase string, jobs, test
 			v.Note = fmt.Sprintf("not confirmed in time by %v", unconfirmed)
 		}
 	}
-	for {
+	for last := ""; ; {
 		job, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return v, nil
@@ -163,8 +163,9 @@ func (b *Files) Restore(ctx context.Context, path, passphrase string, jobs, test
 		if err != nil {
 			return v, fmt.Errorf("keys, secrets and %d jobs are restored; the rest is not: %w", v.Jobs, err)
 		}
-		if jobs {
+		if jobs && job.JID != last { // a large one has several parts
 			v.Jobs++
 		}
+		last = job.JID
 	}
 }

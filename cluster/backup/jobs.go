@@ -22,21 +22,7 @@ func (b *Files) saveJobs(ctx context.Context, w *Writer) (n int, note string, er
 		if !ok {
 			continue // expired meanwhile
 		}
-		returns, err := b.Jobs.Returns(ctx, head.JID)
-		if err != nil {
-			return n, "", err
-		}
-		load, err := value.Pack(job.Load)
-		if err != nil {
-			return n, "", fmt.Errorf("pack job %s: %w", head.JID, err)
-		}
-		out := Job{JID: job.JID, Load: load, Minions: job.Minions, EndTime: job.EndTime,
-			Returns: make(map[string]Return, len(returns))}
-		for id, r := range returns {
-			out.Returns[id] = Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success,
-				FunArgs: r.FunArgs, Out: r.Out, Stamp: r.Stamp}
-		}
-		if err := w.Add(out); err != nil {
+		if err := b.saveJob(ctx, w, job); err != nil {
 			return n, "", err
 		}
 		n++
@@ -44,7 +30,39 @@ func (b *Files) saveJobs(ctx context.Context, w *Writer) (n int, note string, er
 	return n, coverage.String(), nil
 }
 
-// putJob writes a job; an existing one stays.
+// maxPart is how many bytes of returns travel in one record.
+const maxPart = 8 << 20
+
+// saveJob adds a job, in as many records as its returns need: all of them may be more than this
+// master's memory holds.
+func (b *Files) saveJob(ctx context.Context, w *Writer, job jobcache.Job) error {
+	load, err := value.Pack(job.Load)
+	if err != nil {
+		return fmt.Errorf("pack job %s: %w", job.JID, err)
+	}
+	part := func() Job {
+		return Job{JID: job.JID, Load: load, Minions: job.Minions, EndTime: job.EndTime, Returns: map[string]Return{}}
+	}
+	out, bytes := part(), 0
+	if err := b.Jobs.EachReturn(ctx, job.JID, func(id string, r jobcache.Return) error {
+		size := len(r.Return) + len(r.FunArgs)
+		if bytes > 0 && bytes+size > maxPart {
+			if err := w.Add(out); err != nil {
+				return err
+			}
+			out, bytes = part(), 0
+		}
+		bytes += size
+		out.Returns[id] = Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success,
+			FunArgs: r.FunArgs, Out: r.Out, Stamp: r.Stamp}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return w.Add(out)
+}
+
+// putJob writes a job, or a part of one; an existing one stays.
 func (b *Files) putJob(ctx context.Context, j Job) error {
 	packed, err := value.Unpack(j.Load)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -155,21 +156,40 @@ func (r *Reactor) work(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			var err error
-			if t.chunk.state == "caller" {
-				err = r.deps.Caller(ctx, t.call)
-			} else {
-				r.deps.Run(ctx, t.chunk.state, t.call) // reports its outcome by an event
-			}
-			r.ended(t.chunk, err)
+			r.ended(t.chunk, r.carryOut(ctx, t))
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
+func (r *Reactor) carryOut(ctx context.Context, t task) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.crashed(p, "fun", t.call.Fun)
+			err = fmt.Errorf("%s crashed: %v", t.call.Fun, p)
+		}
+	}()
+	if t.chunk.state == "caller" {
+		return r.deps.Caller(ctx, t.call)
+	}
+	r.deps.Run(ctx, t.chunk.state, t.call) // reports its outcome by an event
+	return nil
+}
+
+// crashed logs a panic. It must not end the master: the next leader reacts to the same events.
+func (r *Reactor) crashed(p any, what ...any) {
+	r.log.Error("reaction panicked; please report this",
+		append(what, "err", fmt.Sprint(p), "stack", string(debug.Stack()))...)
+}
+
 // react carries out the reactions to one event.
 func (r *Reactor) react(ctx context.Context, e event.Event) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.crashed(p, "tag", e.Tag)
+		}
+	}()
 	data, err := e.Map()
 	if err != nil || data.String("user") == User {
 		return

@@ -198,6 +198,36 @@ func TestEvents(t *testing.T) {
 		"runner test.arg {'n': '1'}", "runner test.arg {'n': '2'}", "runner test.arg {'n': 'end'}")
 }
 
+// A reaction that panics, while it is made or while it runs, ends neither the reactor nor the
+// master.
+func TestCrashOfAReaction(t *testing.T) {
+	t.Parallel()
+	const caller = "c:\n  caller.test.arg: [{args: [1]}]\n"
+	w := newWorld(t, map[string][]string{"end": {"n.sls"}, "file": {"salt://crash.sls"}, "run": {"n.sls"},
+		"call": {"c.sls"}}, map[string]string{"n.sls": sayN, "c.sls": caller},
+		Options{WorkerThreads: 1, WorkerHWM: 10})
+	run := w.deps.Run
+	w.deps.Run = func(ctx context.Context, client string, c Call) {
+		if strings.Contains(value.Repr(c.Kwargs), "crash") {
+			panic("in a runner function")
+		}
+		run(ctx, client, c)
+	}
+	w.deps.Caller = func(context.Context, Call) error { panic("in an execution function") }
+	w.deps.File = func(_, path string) (string, []byte, bool, error) { panic("in the file " + path) }
+	w.run(t)
+	w.bus.Fire("file", data("n", "1"))
+	w.bus.Fire("run", data("n", "crash"))
+	w.bus.Fire("call", data("n", "1"))
+	w.bus.Fire("end", data("n", "end"))
+	w.until(t, "runner test.arg {'n': 'end'}")
+	for _, where := range []string{"a runner function", "an execution function", "the file crash.sls"} {
+		if log := w.log.String(); !strings.Contains(log, "in "+where) || !strings.Contains(log, "reactor_test.go") {
+			t.Errorf("the crash in %s is not in the log: %s", where, log)
+		}
+	}
+}
+
 // What operators change counts from the next event on.
 func TestChanges(t *testing.T) {
 	t.Parallel()

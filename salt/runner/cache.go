@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"clustermaster/salt/function"
+	"clustermaster/store/memory"
 	"clustermaster/value"
 )
 
@@ -104,10 +105,18 @@ func CacheFamily(data MinionData, targets Resolver) []Function {
 		}
 		sort.Strings(ids)
 		ret := value.Map{}
+		var held memory.Answer
+		var packed []byte
 		for _, id := range ids {
 			m, _, err := get(ctx, id)
+			if err == nil {
+				packed, err = value.AppendPack(packed[:0], m)
+			}
 			if err != nil {
 				return nil, fmt.Errorf("read cache of minion %s: %w", id, err)
+			}
+			if err := held.Hold(int64(len(packed))); err != nil {
+				return nil, fmt.Errorf("the data of these minions is %w", err)
 			}
 			ret = append(ret, value.Pair{Key: id, Value: append(value.Map{}, m...)})
 		}

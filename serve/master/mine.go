@@ -10,6 +10,7 @@ import (
 
 	"clustermaster/salt/target"
 	"clustermaster/store/allotment"
+	"clustermaster/store/memory"
 	"clustermaster/value"
 )
 
@@ -123,7 +124,13 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 // several function to minion to value. An operator asks with the id "" and sees all.
 func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any,
 	tgtType string) (value.Map, error) {
-	found, err := m.mineGetIn(ctx, nil, func(int64) error { return nil }, asking, tgt, fun, tgtType)
+	var held memory.Answer
+	found, err := m.mineGetIn(ctx, nil, func(n int64) error {
+		if err := held.Hold(n); err != nil {
+			return fmt.Errorf("the mine values are %w", err)
+		}
+		return nil
+	}, asking, tgt, fun, tgtType)
 	if err == nil {
 		err = decodeMine(found)
 	}

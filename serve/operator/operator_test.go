@@ -54,6 +54,9 @@ func (d *daemon) Publish(ctx context.Context, p gather.Publish) (gather.Publishe
 func (d *daemon) PublishAs(_ context.Context, p gather.Publish,
 	rights *acl.Rights) (gather.Published, error) {
 	d.published, d.rights = p, rights
+	if p.Tgt == "crash" {
+		panic("a target that nobody thought of")
+	}
 	if p.Tgt == "ghost" {
 		return gather.Published{Error: "Master could not resolve minions for target ghost"}, nil
 	}
@@ -80,6 +83,9 @@ func (d *daemon) Subscribe(context.Context, string) (gather.Events, error) { ret
 func (d *daemon) ReadReturns(ctx context.Context, jid string, ids []string,
 	fn func(string, gather.Return) error) error {
 	d.read = append(d.read, len(ids))
+	if jid == "crash" {
+		panic("a job that nobody thought of")
+	}
 	for _, id := range ids {
 		if jid == "endless" {
 			defer close(d.refused)
@@ -243,6 +249,28 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 
 // TestKeysInPages: however long the lists are, no reply is large, and the lists come whole and in
 // order.
+// TestCrashOfACommand: a command that panics ends neither the master nor other commands.
+func TestCrashOfACommand(t *testing.T) {
+	t.Parallel()
+	d, c, _ := start(t)
+	for range 2 {
+		const known = "that nobody thought of; the master's log has the details"
+		if _, err := c.Publish(t.Context(), gather.Publish{Tgt: "crash", Fun: "test.ping"}); err == nil ||
+			!strings.Contains(err.Error(), "a target "+known) {
+			t.Errorf("publish: %v", err)
+		}
+		if err := c.ReadReturns(t.Context(), "crash", []string{"a"},
+			func(string, gather.Return) error { return nil }); err == nil ||
+			!strings.Contains(err.Error(), "a job "+known) {
+			t.Errorf("read returns: %v", err)
+		}
+	}
+	if _, err := c.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping"}); err != nil ||
+		d.published.Tgt != "*" {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
 func TestKeysInPages(t *testing.T) {
 	t.Parallel()
 	d, c, _ := start(t)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -180,7 +181,8 @@ func (s *Server) admitting() *grpc.ServiceDesc {
 	d.Methods, d.Streams = slices.Clone(d.Methods), slices.Clone(d.Streams)
 	for i, m := range d.Methods {
 		d.Methods[i].Handler = func(srv any, ctx context.Context, receive func(any) error,
-			_ grpc.UnaryServerInterceptor) (any, error) {
+			_ grpc.UnaryServerInterceptor) (_ any, err error) {
+			defer s.guard(m.MethodName, &err)
 			leave, err := s.admit(ctx, "/"+d.ServiceName+"/"+m.MethodName)
 			if err != nil {
 				return nil, err
@@ -191,7 +193,8 @@ func (s *Server) admitting() *grpc.ServiceDesc {
 		}
 	}
 	for i, m := range d.Streams {
-		d.Streams[i].Handler = func(srv any, ss grpc.ServerStream) error {
+		d.Streams[i].Handler = func(srv any, ss grpc.ServerStream) (err error) {
+			defer s.guard(m.StreamName, &err)
 			leave, err := s.admit(ss.Context(), "/"+d.ServiceName+"/"+m.StreamName)
 			if err != nil {
 				return err
@@ -201,6 +204,15 @@ func (s *Server) admitting() *grpc.ServiceDesc {
 		}
 	}
 	return &d
+}
+
+// guard turns a panic of a call into an error: no user's order may end the master.
+func (s *Server) guard(method string, err *error) {
+	if p := recover(); p != nil {
+		s.log.Error("command of a user panicked; please report this", "method", method, "err",
+			fmt.Sprint(p), "stack", string(debug.Stack()))
+		*err = status.Errorf(codes.Internal, "%s crashed: %v; the master's log has the details", method, p)
+	}
 }
 
 func userOf(ctx context.Context) string {

@@ -19,6 +19,7 @@ import (
 	"clustermaster/serve/operator"
 	"clustermaster/serve/traces"
 	"clustermaster/store/jobcache"
+	"clustermaster/store/memory"
 	"clustermaster/value"
 )
 
@@ -270,9 +271,18 @@ func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
 		opts.GatherJobTimeout = j.d.GatherJobTimeout
 	}
 	out := runner.Answers{Returned: make(map[string]runner.Answer)}
+	var held memory.Answer
+	var tooMuch error
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	summary, err := gather.Run(ctx, j, gather.Publish{
 		Tgt: a.Tgt, TgtType: a.TgtType, Fun: a.Fun, Arg: args, Ret: a.Ret, JID: a.JID, User: a.User,
 	}, opts, func(id string, ret gather.Return) {
+		if err := held.Hold(int64(len(ret.Return))); err != nil {
+			tooMuch = err
+			end()
+			return
+		}
 		v, err := value.Unpack(ret.Return)
 		if err != nil {
 			v = nil
@@ -282,6 +292,9 @@ func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
 	out.JID, out.Minions, out.Incomplete = summary.JID, summary.Minions, summary.Incomplete
 	if len(summary.Minions) > 0 || opts.SyndicWait > 0 { // else nothing was sent
 		out.Silent, out.NoReturn = summary.Silent(), gather.NoReturn(summary.JID)
+	}
+	if tooMuch != nil {
+		err = fmt.Errorf("the minions returned for job %s %w", out.JID, tooMuch)
 	}
 	return out, err
 }

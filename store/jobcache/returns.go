@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 
-	"clustermaster/store/ringstore"
-
 	"golang.org/x/sync/errgroup"
+
+	"clustermaster/store/memory"
+	"clustermaster/store/ringstore"
 )
 
 // Bounds of reading part of a job's returns.
@@ -71,51 +71,57 @@ func (c *Cache) ReadReturns(ctx context.Context, jid string, ids []string,
 	return nil
 }
 
-// Returns returns what minions returned for a job, by minion id; an empty map for an unknown job.
-func (c *Cache) Returns(ctx context.Context, jid string) (map[string]Return, error) {
-	out := map[string]Return{}
+// EachReturn calls fn with what minions returned for a job, one after the other, in no order; with
+// nothing for an unknown job. Of a large job only a few returns are in memory at a time. It stops
+// at an error of fn and returns it.
+func (c *Cache) EachReturn(ctx context.Context, jid string,
+	fn func(id string, r Return) error) error {
 	if jid == "" {
-		return out, nil
+		return nil
 	}
 	list, err := c.store.List(ctx, ringstore.SpaceJobs, jid, returnPrefix)
 	if errors.Is(err, ringstore.ErrTooLarge) {
-		return out, c.readAll(ctx, jid, out)
+		ids, err := c.Returned(ctx, jid)
+		if err != nil {
+			return err
+		}
+		return c.ReadReturns(ctx, jid, ids, fn)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read returns of job %s: %w", jid, err)
+		return fmt.Errorf("read returns of job %s: %w", jid, err)
 	}
-	add := adder(jid, out)
 	for _, r := range list {
 		id := strings.TrimPrefix(r.Name, returnPrefix)
 		if ret, ok := c.unpack(jid, id, r); ok {
-			if err := add(id, ret); err != nil {
-				return nil, err
+			if err := fn(id, ret); err != nil {
+				return err
 			}
 		}
+	}
+	return nil
+}
+
+// Returns returns what minions returned for a job, by minion id; an empty map for an unknown job.
+// The error of one that is too large is a *memory.AnswerError.
+func (c *Cache) Returns(ctx context.Context, jid string) (map[string]Return, error) {
+	out := map[string]Return{}
+	var held memory.Answer
+	err := c.EachReturn(ctx, jid, func(id string, r Return) error {
+		if err := held.Hold(r.size()); err != nil {
+			return fmt.Errorf("the minions returned for job %s %w", jid, err)
+		}
+		out[id] = r
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }
 
-// readAll reads the returns of a job that are too large for one list.
-func (c *Cache) readAll(ctx context.Context, jid string, into map[string]Return) error {
-	ids, err := c.Returned(ctx, jid)
-	if err != nil {
-		return err
-	}
-	return c.ReadReturns(ctx, jid, ids, adder(jid, into))
-}
-
-// adder adds returns to a map, up to a sixteenth of the memory that this process may use: decoded,
-// packed and sent they need several times as much.
-func adder(jid string, into map[string]Return) func(id string, r Return) error {
-	bytes, most := 0, int(debug.SetMemoryLimit(-1)/16)
-	return func(id string, r Return) error {
-		if bytes += len(r.Return) + len(r.FunArgs) + len(r.Retcode) + len(r.Success); bytes > most {
-			return fmt.Errorf("the minions returned more than %d MB for job %s, too much for the memory of this master; ask a master that has more", most>>20, jid)
-		}
-		into[id] = r
-		return nil
-	}
+// size is how many bytes a return has.
+func (r Return) size() int64 {
+	return int64(len(r.Return) + len(r.FunArgs) + len(r.Retcode) + len(r.Success))
 }
 
 // unpack decodes a stored return.

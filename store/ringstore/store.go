@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"clustermaster/hashring"
+	"clustermaster/store/memory"
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/query"
 	"clustermaster/store/ringstore/remote"
@@ -114,7 +114,7 @@ func (o Options) withDefaults() Options {
 	def(&o.ScrubEvery, 24*time.Hour)
 	def(&o.ScrubRate, 4<<20)
 	def(&o.MaxRecord, 160<<20)
-	def(&o.MaxList, min(512<<20, int(debug.SetMemoryLimit(-1)/16)))
+	def(&o.MaxList, int(min(512<<20, memory.MostOfAnswer())))
 	def(&o.LaneRecords, 16384)
 	def(&o.LaneBytes, 64<<20)
 	def(&o.Streams, 64)

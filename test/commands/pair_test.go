@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -164,9 +165,11 @@ func startPairWith(t *testing.T, prepare func(s *side)) *pair {
 // waitMinions waits until both minions answer and have sent their grains.
 func (s *side) waitMinions(t *testing.T) {
 	t.Helper()
+	timeout := 1
 	e2e.Eventually(t, 60*time.Second, "minions at "+s.kind, func() error {
-		r := s.call(t, "salt", call{args: []string{"-t", "1", "--static", "--out=txt", "*",
+		r := s.call(t, "salt", call{args: []string{"-t", strconv.Itoa(timeout), "--static", "--out=txt", "*",
 			"test.ping"}})
+		timeout = min(2*timeout, 16) // a slow minion answers late, and each ping makes it slower
 		if r.stdout != "web-a: True\nweb-b: True\n" && r.stdout != "web-b: True\nweb-a: True\n" {
 			// a minion that asks just as its key is accepted becomes pending again
 			if s.kind == "salt" {

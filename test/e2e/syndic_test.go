@@ -17,7 +17,8 @@ func TestSyndic(t *testing.T) {
 	// the syndic of 3008.3 builds the requests that should bring returns up, but never sends them
 	const release = "3006.28"
 	upper := NewCluster(t, ClusterOptions{Masters: 1, Plain: true,
-		Extra: "order_masters: True\nsyndics: ['syndic-*']\nsyndic_wait: 6\nauto_accept: True\n"})
+		Extra: "order_masters: True\nsyndics: ['syndic-*']\nsyndic_wait: 6\n" +
+			"timeout: 20\nauto_accept: True\n"})
 	lower := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: Theirs(t, release),
 		Extra: fewWorkers + "auto_accept: True\nsyndic_master: " + upper.Masters[0].Addr + "\n"})
 	top, below := upper.Masters[0], lower.Masters[0]

@@ -146,6 +146,55 @@ func TestLittleMemory(t *testing.T) {
 	if !c.Masters[0].Running() || c.Masters[0].PID() != pids[0] {
 		t.Error("a look at a large job has ended the master")
 	}
+	t.Run("gathered", func(t *testing.T) { tooMuchToGather(t, c) })
+	t.Run("backup", func(t *testing.T) { largeBackup(t, c.Masters[0]) })
+	for i, m := range c.Masters {
+		if !m.Running() || m.PID() != pids[i] {
+			t.Errorf("%s has ended", m.ID)
+		}
+	}
+}
+
+// tooMuchToGather has runners and orchestrations gather more than a master may hold.
+func tooMuchToGather(t *testing.T, c *cluster) {
+	m := c.Masters[0]
+	const ids = "real-*"
+	for _, release := range e2e.Releases {
+		e2e.NewMinion(t, c.Dir, e2e.MinionOptions{ID: "real-" + strings.ReplaceAll(release, ".", "-"),
+			Release: release, Master: m.Addr,
+			Extra: "max_event_size: 100000000\n"}).Run(t) // a minion trims larger returns
+	}
+	e2e.Eventually(t, healed, "all minions answer", func() error {
+		if r := m.Salt(t, ids, "test.ping"); strings.Count(r.Stdout, "True") != len(e2e.Releases) {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	const large, refusal = `head -c 12000000 /dev/zero | tr '\0' x`, "too much for the memory of this master"
+	refused(t, m.Runner(t, "salt.execute", ids, "cmd.run", large), refusal)
+	for name, more := range map[string]string{"large": "", "batch": "    - batch: 2\n"} {
+		sls := "run:\n  salt.function:\n    - name: cmd.run\n    - tgt: '" + ids + "'\n    - arg: [\"" +
+			strings.ReplaceAll(large, `\`, `\\`) + "\"]\n" + more
+		if err := os.WriteFile(filepath.Join(m.Dir, "srv", name+".sls"), []byte(sls), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, m.Runner(t, "state.orchestrate", name), refusal)
+	}
+	succeeds(t, m.Salt(t, ids, "mine.send", "big", "mine_function=cmd.run",
+		"cmd=head -c 12000000 /dev/zero"))
+	refused(t, m.Runner(t, "mine.get", ids, "big"), refusal)
+	refused(t, m.Runner(t, "cache.mine", ids), refusal)
+}
+
+// largeBackup writes and reads a backup with a job that is larger than a master may hold.
+func largeBackup(t *testing.T, m *e2e.Master) {
+	dir := t.TempDir()
+	phrase, file := filepath.Join(dir, "phrase"), filepath.Join(dir, "all.sealed")
+	if err := os.WriteFile(phrase, []byte("correct horse battery"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	succeeds(t, m.Runner(t, "cluster.backup", file, "passphrase_file="+phrase, "jobs=True"))
+	succeeds(t, m.Runner(t, "cluster.restore", file, "passphrase_file="+phrase, "test=True"))
 }
 
 // returnsTo sends one return, after a sign-in if the minion has no session, with a minion's

@@ -262,6 +262,55 @@ func whoAmI(t *testing.T, pins *members) *master {
 	return m
 }
 
+// crashing is a service whose calls panic.
+type crashing struct {
+	healthpb.UnimplementedHealthServer
+}
+
+func (crashing) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse,
+	error) {
+	panic("unary")
+}
+
+func (crashing) Watch(*healthpb.HealthCheckRequest, healthpb.Health_WatchServer) error {
+	panic("stream")
+}
+
+// TestCrashOfACall: a call that panics ends neither the master nor other calls.
+func TestCrashOfACall(t *testing.T) {
+	t.Parallel()
+	pins, ms := newMasters(t, 1)
+	m := newPort(t, pins, "m0/00")
+	pins.add(m.node, m.key.SPKI(), m.Addr().String())
+	ctx, cancel := context.WithCancel(context.Background())
+	srv := grpc.NewServer(m.ServerOptions()...)
+	healthpb.RegisterHealthServer(srv, crashing{})
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = m.Serve(ctx) })
+	wg.Go(func() { _ = srv.Serve(m.RPCListener()) })
+	t.Cleanup(func() { cancel(); srv.Stop(); wg.Wait() })
+	for range 2 {
+		if err := ms[0].ping(m.node); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "unary") {
+			t.Errorf("a unary call: %v", err)
+		}
+		cc, err := ms[0].Conn(m.node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watch, err := healthpb.NewHealthClient(cc).Watch(t.Context(), &healthpb.HealthCheckRequest{})
+		if err == nil {
+			_, err = watch.Recv()
+		}
+		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "stream") {
+			t.Errorf("a stream: %v", err)
+		}
+	}
+	if log := m.logs.String(); strings.Count(log, "call of another master panicked") != 4 ||
+		!strings.Contains(log, "port_test.go") {
+		t.Errorf("logged: %s", log)
+	}
+}
+
 func TestRPCCarriesTheNode(t *testing.T) {
 	t.Parallel()
 	pins, ms := newMasters(t, 2)

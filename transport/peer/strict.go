@@ -3,6 +3,8 @@ package peer
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,7 +19,8 @@ import (
 // checkUnary and checkStream refuse requests with a field that this release does not know: it would
 // drop the field, while the caller believes it was honoured.
 func (p *Port) checkUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
-	handle grpc.UnaryHandler) (any, error) {
+	handle grpc.UnaryHandler) (_ any, err error) {
+	defer p.guard(info.FullMethod, &err)
 	if err := p.known(ctx, req, info.FullMethod); err != nil {
 		return nil, err
 	}
@@ -25,8 +28,20 @@ func (p *Port) checkUnary(ctx context.Context, req any, info *grpc.UnaryServerIn
 }
 
 func (p *Port) checkStream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo,
-	handle grpc.StreamHandler) error {
+	handle grpc.StreamHandler) (err error) {
+	defer p.guard(info.FullMethod, &err)
 	return handle(srv, &checkedServerStream{s, p, info.FullMethod})
+}
+
+// guard turns a panic of a call into an error. Masters ask each other the same question at once, so
+// one question could end all of them.
+func (p *Port) guard(method string, err *error) {
+	if r := recover(); r != nil {
+		p.cfg.Log.Error("call of another master panicked; please report this", "method", method, "err",
+			fmt.Sprint(r), "stack", string(debug.Stack()))
+		*err = status.Errorf(codes.Internal, "%s crashed: %v; the log of the master that was asked has the details",
+			method, r)
+	}
 }
 
 type checkedServerStream struct {

@@ -15,7 +15,7 @@ const endFile = "endtime"
 type All interface {
 	Jobs(ctx context.Context) ([]jobcache.Job, ringstore.Coverage, error)
 	Job(ctx context.Context, jid string) (jobcache.Job, bool, error)
-	Returns(ctx context.Context, jid string) (map[string]jobcache.Return, error)
+	EachReturn(ctx context.Context, jid string, fn func(id string, r jobcache.Return) error) error
 }
 
 // Exporter writes the jobs of the whole cluster.
@@ -59,15 +59,11 @@ func (x Exporter) Export(ctx context.Context, since string) (jobs, returns int, 
 			}
 		}
 		jobs++
-		got, err := all.Returns(ctx, job.JID)
-		if err != nil {
-			return jobs, returns, "", err
-		}
-		for id, r := range got {
-			if err := c.writeReturn(job.JID, id, r); err != nil {
-				return jobs, returns, "", err
-			}
+		if err := all.EachReturn(ctx, job.JID, func(id string, r jobcache.Return) error {
 			returns++
+			return c.writeReturn(job.JID, id, r)
+		}); err != nil {
+			return jobs, returns, "", err
 		}
 	}
 	return jobs, returns, cover.String(), nil
