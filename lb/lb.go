@@ -41,12 +41,12 @@ func FillIn(text, bind string, masters []Server) (string, error) {
 		case m != nil:
 			servers++
 			for _, s := range masters {
-				fmt.Fprintf(&out, "%sserver %s %s%s\n", m[1], s.Name, bracketed(s.Addr), m[2])
+				fmt.Fprintf(&out, "%sserver %s %s%s\n", m[1], s.Name, Bracketed(s.Addr), m[2])
 			}
 		case otherServer.MatchString(line):
 		case strings.HasPrefix(strings.TrimSpace(line), "bind *:"):
 			binds++
-			out.WriteString(strings.Replace(line, "*", bracketed(bind), 1))
+			out.WriteString(strings.Replace(line, "*", Bracketed(bind), 1))
 		default:
 			out.WriteString(line)
 		}
@@ -58,8 +58,8 @@ func FillIn(text, bind string, masters []Server) (string, error) {
 	return out.String(), nil
 }
 
-// bracketed puts an IPv6 address into brackets, for a port after it.
-func bracketed(addr string) string {
+// Bracketed puts an IPv6 address into brackets, for a port after it.
+func Bracketed(addr string) string {
 	if strings.Contains(addr, ":") {
 		return "[" + addr + "]"
 	}

@@ -43,9 +43,9 @@ func (b *Files) saveJob(ctx context.Context, w *Writer, job jobcache.Job) error 
 	part := func() Job {
 		return Job{JID: job.JID, Load: load, Minions: job.Minions, EndTime: job.EndTime, Returns: map[string]Return{}}
 	}
-	out, bytes := part(), 0
+	out, bytes := part(), int64(0)
 	if err := b.Jobs.EachReturn(ctx, job.JID, func(id string, r jobcache.Return) error {
-		size := len(r.Return) + len(r.FunArgs)
+		size := r.Size()
 		if bytes > 0 && bytes+size > maxPart {
 			if err := w.Add(out); err != nil {
 				return err

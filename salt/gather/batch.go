@@ -50,8 +50,8 @@ type happening struct {
 	err   error
 }
 
-// Run runs the batch to its end. The error is a Size that can't be read, a failure to publish, or
-// ctx's.
+// Run runs the batch to its end. The error is a Size that can't be read, a failure to publish, that
+// of Options.Hold, or ctx's.
 func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 	minions, err := b.ping(ctx, m)
 	if err != nil || len(minions) == 0 {
@@ -110,7 +110,9 @@ func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 			go b.slice(ctx, m, s.JID, slice, happenings)
 		}
 		if arrived != nil {
-			b.give(*arrived)
+			if err := b.give(*arrived); err != nil {
+				return s, err
+			}
 			arrived = nil
 			continue
 		}
@@ -149,8 +151,7 @@ func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 			if b.Failhard && h.ret.Code() != 0 {
 				s.Halted, state.halted, state.held = true, true, held
 				state.fire("progress")
-				b.give(h)
-				return s, nil
+				return s, b.give(h)
 			}
 			arrived = &h
 		}
@@ -158,10 +159,14 @@ func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 	return s, nil
 }
 
-func (b *Batch) give(h happening) {
+func (b *Batch) give(h happening) error {
+	if err := b.Options.hold(b.Job.JID, h.ret); err != nil {
+		return err
+	}
 	if b.OnReturn != nil {
 		b.OnReturn(h.id, h.ret)
 	}
+	return nil
 }
 
 func later(times []time.Time, now time.Time) []time.Time {
@@ -180,8 +185,10 @@ func (b *Batch) slice(ctx context.Context, m Master, jid string, ids []string,
 	for _, id := range ids {
 		mine[id] = true
 	}
-	summary, err := Run(ctx, m, job, b.Options, func(id string, ret Return) {
-		if mine[id] { // all slices share the jid
+	opts := b.Options
+	opts.Hold = nil // each slice sees the returns of all, which share the jid
+	summary, err := Run(ctx, m, job, opts, func(id string, ret Return) {
+		if mine[id] {
 			mine[id] = false
 			tell <- happening{id: id, ret: ret}
 		}

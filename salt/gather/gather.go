@@ -2,6 +2,7 @@ package gather
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,6 +119,20 @@ type Options struct {
 	// SyndicWait is how long minions behind syndics may still report, also if the target matches no
 	// other minion; 0: there are no syndics.
 	SyndicWait time.Duration
+	// Hold counts the bytes of each return before it is passed on; its error ends the gathering.
+	// Callers that keep all returns bound them so. nil: there may be any number.
+	Hold func(bytes int64) error
+}
+
+// hold counts a return of a job.
+func (o Options) hold(jid string, r Return) error {
+	if o.Hold == nil {
+		return nil
+	}
+	if err := o.Hold(int64(len(r.Return))); err != nil {
+		return fmt.Errorf("the minions returned for job %s %w", jid, err)
+	}
+	return nil
 }
 
 // Summary is how a job ended.
@@ -147,8 +162,8 @@ var ErrMasterLost = errors.New("the master went away while waiting for returns; 
 
 // Run publishes p and calls onReturn for each minion's return as it arrives, once per minion, from
 // its own goroutine. It returns when all expected minions have returned, or when it has found the
-// others to be silent. The error is a failure to subscribe or publish, ErrMasterLost, or ctx's; the
-// Summary then has what was gathered until then.
+// others to be silent. The error is a failure to subscribe or publish, ErrMasterLost, that of
+// Options.Hold, or ctx's; the Summary then has what was gathered until then.
 func Run(ctx context.Context, m Master, p Publish, o Options,
 	onReturn func(id string, r Return)) (Summary, error) {
 	if o.Timeout <= 0 {
@@ -189,7 +204,7 @@ func Run(ctx context.Context, m Master, p Publish, o Options,
 	for _, id := range published.Minions {
 		g.expected[id] = now.Add(o.Timeout)
 	}
-	err = g.wait(ctx, events)
+	err = cmp.Or(g.wait(ctx, events), g.refused)
 	s := Summary{Published: published, NotReturned: g.missing()}
 	for id := range g.returned {
 		s.Returned = append(s.Returned, id)
@@ -209,6 +224,7 @@ type gathering struct {
 	jid      string
 	user     string
 	onReturn func(string, Return)
+	refused  error                // says that the returns are too large
 	expected map[string]time.Time // id to the moment from which its silence counts
 	returned map[string]bool
 	reads    reads
@@ -251,7 +267,7 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 	if g.opts.SyndicWait > 0 {
 		syndics = time.After(g.opts.SyndicWait)
 	}
-	for !g.complete() {
+	for g.refused == nil && !g.complete() {
 		g.reads.start(ctx, g)
 		select {
 		case e, ok := <-events.C():
@@ -380,11 +396,13 @@ func (g *gathering) take(id string, data value.RawMap) {
 
 func (g *gathering) give(id string, r Return) {
 	g.reads.got(id)
-	if g.returned[id] {
+	if g.returned[id] || g.refused != nil {
 		return
 	}
 	g.returned[id] = true
-	g.onReturn(id, r)
+	if g.refused = g.opts.hold(g.jid, r); g.refused == nil {
+		g.onReturn(id, r)
+	}
 }
 
 // findJob handles an answer to saltutil.find_job and reports whether that minion still runs the

@@ -147,7 +147,7 @@ func (r *Reactor) Run(ctx context.Context) error {
 	}
 }
 
-// work runs functions that were queued.
+// work takes functions from the queue.
 func (r *Reactor) work(ctx context.Context) {
 	for {
 		select {
@@ -163,6 +163,7 @@ func (r *Reactor) work(ctx context.Context) {
 	}
 }
 
+// carryOut runs a function that was queued.
 func (r *Reactor) carryOut(ctx context.Context, t task) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,7 +1,6 @@
 package statemodules
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,15 +67,12 @@ func (m minions) run(ctx context.Context, j job) ([]answer, error) {
 // even if the job leaves silent minions out.
 func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Options) (out []answer,
 	jid string, err error) {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	k := kept{end: end}
+	var held memory.Answer
+	o.Hold = held.Hold
 	s, err := gather.Run(ctx, m.d.Minions, p, o, func(id string, r gather.Return) {
-		if k.more(r) {
-			out = append(out, answer{id: id, ret: returned(r), retcode: r.Code()})
-		}
+		out = append(out, answer{id: id, ret: returned(r), retcode: r.Code()})
 	})
-	if err := m.sent(j, s.Published, cmp.Or(k.err, err)); err != nil {
+	if err := m.sent(j, s.Published, err); err != nil {
 		return nil, "", err
 	}
 	silent := s.Missing
@@ -95,45 +91,25 @@ func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Opti
 	return out, s.JID, nil
 }
 
-// kept counts the returns that a state keeps, and ends a job that returns too much for the memory
-// of this master.
-type kept struct {
-	held memory.Answer
-	end  context.CancelFunc // of the job
-	err  error              // says that it was too much
-}
-
-// more reports whether one more may be kept.
-func (k *kept) more(r gather.Return) bool {
-	if err := k.held.Hold(int64(len(r.Return))); err != nil {
-		k.err = fmt.Errorf("the minions returned %w", err)
-		k.end()
-	}
-	return k.err == nil
-}
-
 // batch runs a job on a window of minions. As in Salt, an answer holds the return alone: no
 // job id and no return code.
 func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Options) ([]answer,
 	error) {
 	var out []answer
 	var ping gather.Published
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	k := kept{end: end}
+	var held memory.Answer
+	o.Hold = held.Hold
 	b := gather.Batch{
 		Job: p, Size: value.Str(j.batch), Failhard: j.failhard, Options: o,
 		Fire: m.d.Fire, User: m.d.User,
 		OnPing: func(s gather.Summary) { ping = s.Published },
 		OnReturn: func(id string, r gather.Return) {
-			if k.more(r) {
-				out = append(out, answer{id: id, ret: returned(r)})
-			}
+			out = append(out, answer{id: id, ret: returned(r)})
 		},
 		OnSilent: func(id string) { out = append(out, answer{id: id, ret: value.Map{}}) },
 	}
 	_, err := b.Run(ctx, m.d.Minions)
-	if err := m.sent(j, ping, cmp.Or(k.err, err)); err != nil {
+	if err := m.sent(j, ping, err); err != nil {
 		return nil, err
 	}
 	return out, nil

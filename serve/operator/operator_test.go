@@ -247,8 +247,6 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 	}
 }
 
-// TestKeysInPages: however long the lists are, no reply is large, and the lists come whole and in
-// order.
 // TestCrashOfACommand: a command that panics ends neither the master nor other commands.
 func TestCrashOfACommand(t *testing.T) {
 	t.Parallel()
@@ -271,6 +269,8 @@ func TestCrashOfACommand(t *testing.T) {
 	}
 }
 
+// TestKeysInPages: however long the lists are, no reply is large, and the lists come whole and in
+// order.
 func TestKeysInPages(t *testing.T) {
 	t.Parallel()
 	d, c, _ := start(t)

@@ -263,7 +263,9 @@ func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
 		args = append(slices.Clip(args), append(value.Map{{Key: "__kwarg__", Value: true}},
 			a.Kwargs...))
 	}
-	opts := gather.Options{Timeout: a.Timeout, GatherJobTimeout: a.Gather, SyndicWait: j.d.SyndicWait}
+	var held memory.Answer
+	opts := gather.Options{Timeout: a.Timeout, GatherJobTimeout: a.Gather, SyndicWait: j.d.SyndicWait,
+		Hold: held.Hold}
 	if opts.Timeout <= 0 {
 		opts.Timeout = j.d.Timeout
 	}
@@ -271,18 +273,9 @@ func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
 		opts.GatherJobTimeout = j.d.GatherJobTimeout
 	}
 	out := runner.Answers{Returned: make(map[string]runner.Answer)}
-	var held memory.Answer
-	var tooMuch error
-	ctx, end := context.WithCancel(ctx)
-	defer end()
 	summary, err := gather.Run(ctx, j, gather.Publish{
 		Tgt: a.Tgt, TgtType: a.TgtType, Fun: a.Fun, Arg: args, Ret: a.Ret, JID: a.JID, User: a.User,
 	}, opts, func(id string, ret gather.Return) {
-		if err := held.Hold(int64(len(ret.Return))); err != nil {
-			tooMuch = err
-			end()
-			return
-		}
 		v, err := value.Unpack(ret.Return)
 		if err != nil {
 			v = nil
@@ -292,9 +285,6 @@ func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
 	out.JID, out.Minions, out.Incomplete = summary.JID, summary.Minions, summary.Incomplete
 	if len(summary.Minions) > 0 || opts.SyndicWait > 0 { // else nothing was sent
 		out.Silent, out.NoReturn = summary.Silent(), gather.NoReturn(summary.JID)
-	}
-	if tooMuch != nil {
-		err = fmt.Errorf("the minions returned for job %s %w", out.JID, tooMuch)
 	}
 	return out, err
 }

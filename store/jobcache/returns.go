@@ -107,7 +107,7 @@ func (c *Cache) Returns(ctx context.Context, jid string) (map[string]Return, err
 	out := map[string]Return{}
 	var held memory.Answer
 	err := c.EachReturn(ctx, jid, func(id string, r Return) error {
-		if err := held.Hold(r.size()); err != nil {
+		if err := held.Hold(r.Size()); err != nil {
 			return fmt.Errorf("the minions returned for job %s %w", jid, err)
 		}
 		out[id] = r
@@ -119,8 +119,8 @@ func (c *Cache) Returns(ctx context.Context, jid string) (map[string]Return, err
 	return out, nil
 }
 
-// size is how many bytes a return has.
-func (r Return) size() int64 {
+// Size is how many bytes a return has.
+func (r Return) Size() int64 {
 	return int64(len(r.Return) + len(r.FunArgs) + len(r.Retcode) + len(r.Success))
 }
 

@@ -184,11 +184,9 @@ func (s *Store) outdated(node string, reply *ringpb.StatusReply) string {
 		return "it was away for longer than ring_tombstone_seconds"
 	case forgotten > contact && forgotten > s.disk.Forgotten() &&
 		!knownbug.Is(knownbug.TombstonesMerged):
-		return fmt.Sprintf("its disk is of %s, and %s has forgotten a deletion of %s", stamp(contact),
-			node, stamp(forgotten))
+		return fmt.Sprintf("its disk is of %s, and %s has forgotten a deletion of %s",
+			disk.SecondsTime(contact).Format(time.RFC3339), node,
+			disk.SecondsTime(forgotten).Format(time.RFC3339))
 	}
 	return ""
 }
-
-// stamp writes seconds since 1970 as the log does.
-func stamp(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }

@@ -185,7 +185,7 @@ func TestRolledBackMaster(t *testing.T) {
 		if round == 0 {
 			continue
 		}
-		for _, m := range rest { // the one that was put back has everything on its own disk
+		for _, m := range rest { // back must find everything on its own disk
 			m.Kill(t)
 		}
 		w.found(t, back)

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"clustermaster/lb"
 )
 
 // exitUsage is EX_USAGE of sysexits.h.
@@ -87,11 +89,11 @@ func (c Cluster) next(w io.Writer, dir string) {
 		len(c.Masters))
 	for _, m := range c.Masters {
 		fmt.Fprintf(w, "  scp -pr %s %s root@%s:/etc/salt/\n", filepath.Join(dir, m.Name, "master"),
-			filepath.Join(dir, m.Name, "master.d"), inURL(m.Addr))
+			filepath.Join(dir, m.Name, "master.d"), lb.Bracketed(m.Addr))
 	}
 	balancer := c.single("BALANCER")
 	fmt.Fprintf(w, "  scp %s root@%s:/etc/haproxy/haproxy.cfg\n", filepath.Join(dir, "haproxy.cfg"),
-		inURL(balancer))
+		lb.Bracketed(balancer))
 	if strings.Contains(balancer, ":") {
 		balancer = quoted(balancer)
 	}

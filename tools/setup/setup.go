@@ -111,14 +111,6 @@ func (c Cluster) bind() string {
 	return c.Balancer
 }
 
-// inURL puts an IPv6 address into brackets.
-func inURL(addr string) string {
-	if strings.Contains(addr, ":") {
-		return "[" + addr + "]"
-	}
-	return addr
-}
-
 // Write makes dir with ID/master for each master, mode 0644, ID/master.d/cluster.conf, mode 0600,
 // and haproxy.cfg. It refuses an existing folder.
 func (c Cluster) Write(dir string) error {
