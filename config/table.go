@@ -2,6 +2,7 @@ package config
 
 import (
 	_ "embed"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -27,13 +28,13 @@ type known struct {
 // table maps every known option name; built once, read only.
 var table = sync.OnceValue(func() map[string]known {
 	t := make(map[string]known, 600)
+	var defaults fallbacks
 	for line := range strings.Lines(optionsTSV) {
 		cols := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		k := known{types: strings.Split(cols[1], "|"), field: -1}
+		t[cols[0]] = known{types: strings.Split(cols[1], "|"), field: -1}
 		if cols[2] != "" {
-			k.fallback = fallback(cols[2])
+			defaults.add(cols[0], cols[2])
 		}
-		t[cols[0]] = k
 	}
 	for name, types := range undeclared {
 		t[name] = known{types: strings.Split(types, "|"), field: -1}
@@ -48,23 +49,40 @@ var table = sync.OnceValue(func() map[string]known {
 		k, isSalts := t[name]
 		k.field = i
 		if text, ok := f.Tag.Lookup("own"); ok {
-			k.fallback = fallback(text)
+			defaults.add(name, text)
 		}
 		if !isSalts {
 			k.own, k.types = true, []string{"any"} // the field's own type decides
 		}
 		t[name] = k
 	}
+	for i, v := range defaults.values() {
+		k := t[defaults.names[i]]
+		k.fallback = v
+		t[defaults.names[i]] = k
+	}
 	return t
 })
 
-// fallback reads a default from this package's own tables.
-func fallback(text string) any {
-	v, err := yaml11.Load([]byte(text))
-	if err != nil {
-		panic("default value " + text + ": " + err.Error())
+// fallbacks are default values of this package's own tables. They are read as one YAML list: every
+// command reads them at its start, and a parser for each took most of that time.
+type fallbacks struct {
+	names []string
+	list  strings.Builder
+}
+
+func (f *fallbacks) add(name, text string) {
+	f.names = append(f.names, name)
+	f.list.WriteString("- " + text + "\n")
+}
+
+func (f *fallbacks) values() []any {
+	v, err := yaml11.Load([]byte(f.list.String()))
+	list, _ := v.([]any)
+	if err != nil || len(list) != len(f.names) {
+		panic(fmt.Sprintf("default values: %d of %d: %v", len(list), len(f.names), err))
 	}
-	return v
+	return list
 }
 
 func knownNames() []string {

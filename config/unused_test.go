@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"clustermaster/value/yaml11"
 )
 
 // sources is all Go code outside this package and its tests.
@@ -97,7 +99,11 @@ func TestUnusedOptionsAreNamed(t *testing.T) {
 		}
 		value := ""
 		for _, v := range []string{"'odd'", "77", "77.5", "[odd]", "{odd: 1}", "True", "False"} {
-			if x := fallback(v); conform(k.types, x) == nil && !reflect.DeepEqual(x, k.fallback) {
+			x, err := yaml11.Load([]byte(v))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if conform(k.types, x) == nil && !reflect.DeepEqual(x, k.fallback) {
 				value = v
 				break
 			}

@@ -79,6 +79,8 @@ func (s *Store) gather(ctx context.Context, v *rings.View, partition int,
 		}
 		select {
 		case <-time.After(s.opts.LookAgain):
+		case <-s.closed:
+			return nil, ErrClosed
 		case <-ctx.Done():
 		}
 	}

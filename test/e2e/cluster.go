@@ -383,7 +383,7 @@ func (m *Master) Probe(path string) error {
 func (m *Master) Metrics(t testing.TB) string {
 	t.Helper()
 	client := http.Client{Timeout: 5 * time.Second,
-		Transport: &http.Transport{DisableKeepAlives: true}}
+		Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 	var text []byte
 	Eventually(t, 15*time.Second, "metrics of "+m.ID, func() error {
 		resp, err := client.Get("http://" + m.port(MetricsPort) + "/metrics")
