@@ -183,7 +183,7 @@ func (s *Store) outdated(node string, reply *ringpb.StatusReply) string {
 	case slices.Contains(reply.Lacking, s.self):
 		return "it was away for longer than ring_tombstone_seconds"
 	case forgotten > contact && forgotten > s.disk.Forgotten() &&
-		!knownbug.Is(knownbug.TombstonesMerged):
+		!knownbug.Is(knownbug.TombstonesMerged) && !knownbug.Is(knownbug.OldDiskMerged):
 		return fmt.Sprintf("its disk is of %s, and %s has forgotten a deletion of %s",
 			disk.SecondsTime(contact).Format(time.RFC3339), node,
 			disk.SecondsTime(forgotten).Format(time.RFC3339))

@@ -15,6 +15,9 @@ const (
 	// A master that was away for longer than deletions are remembered compares copies like any
 	// other.
 	TombstonesMerged Bug = "tombstones-merged"
+	// A master whose machine was put back to a snapshot from before forgotten deletions compares
+	// copies like any other.
+	OldDiskMerged Bug = "old-disk-merged"
 	// A leader answers reads without asking a majority whether it still leads.
 	StaleReads Bug = "stale-reads"
 	// An order that is proposed again takes effect twice, and its second result is returned.
@@ -38,5 +41,5 @@ const (
 )
 
 // All lists the bugs.
-var All = []Bug{RingNoSync, LogNoSync, TombstonesMerged, StaleReads, OrdersRepeat, PartFounds, Pipelined,
-	WriteOne, NoFence, ReplayGap, RaftTransfers, HangingLeads, SmallBeats}
+var All = []Bug{RingNoSync, LogNoSync, TombstonesMerged, OldDiskMerged, StaleReads, OrdersRepeat,
+	PartFounds, Pipelined, WriteOne, NoFence, ReplayGap, RaftTransfers, HangingLeads, SmallBeats}

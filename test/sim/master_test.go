@@ -299,6 +299,27 @@ func (m *master) wipe() {
 	}
 }
 
+// image is what a snapshot of a machine has of the master on it.
+type image struct {
+	files *vfs.MemFS
+	small string
+}
+
+// image makes a snapshot of a running master's machine.
+func (m *master) image(i *instance) (image, error) {
+	taken := image{files: i.files.crashed(rng(m.w.seed, "image", m.id, fmt.Sprint(i.gen))),
+		small: fmt.Sprintf("%s-image-%d", m.small, time.Now().UnixNano())}
+	return taken, copyTree(m.small, taken.small)
+}
+
+// putBack puts the machine of a master that is down back to a snapshot.
+func (m *master) putBack(old image) {
+	m.mu.Lock()
+	m.files = newDisk(old.files, rng(m.w.seed, "put back", m.id, fmt.Sprint(m.gen)))
+	m.mu.Unlock()
+	m.small = old.small
+}
+
 // copyTree copies a folder. A file that disappears meanwhile counts as missing.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {

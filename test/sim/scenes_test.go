@@ -123,10 +123,10 @@ func (w *world) scenes(ctx context.Context, chance *rand.Rand) {
 			s.m = l
 		}
 		plays := []func(){s.lateLines, s.standsStill, s.refuses, s.clockStep, s.lostDisk, s.flippedBits,
-			s.removed, s.leftBehind, s.narrowLines}
+			s.removed, s.leftBehind, s.narrowLines, s.putBack}
 		play := plays[chance.IntN(len(plays))]
-		if w.forgetful() && first && chance.IntN(2) == 0 {
-			play = s.longAway // no later one has the time
+		if w.forgetful() && first { // no later one has the time
+			play = []func(){s.longAway, s.putBack, play, play}[chance.IntN(4)]
 		}
 		play()
 		w.hush.set(false)
@@ -492,6 +492,46 @@ func (s *scene) longAway() {
 	s.m.kill(s.dice < 50)
 	s.pause(away)
 	s.w.hush.set(false)
+	s.comesBack()
+}
+
+// putBack puts a master's machine back to a snapshot. In runs with long absences the snapshot is
+// older than deletions are remembered. The others have elected a leader by then, so at least one of
+// them knows each command that was acknowledged.
+func (s *scene) putBack() {
+	w := s.w
+	ago := s.lasts
+	if w.forgetful() {
+		s.m = w.masters[int(w.seed)%len(w.masters)] // as in longAway
+		ago += w.tombstones + 10*time.Second
+	}
+	if !w.quiet(s.ctx) || w.voters() < 3 || !s.m.claim() {
+		return
+	}
+	defer s.m.release()
+	i := s.m.up()
+	old, err := s.m.image(i)
+	if err != nil {
+		w.fault("copy the small files of %s: %v", s.m.id, err)
+		return
+	}
+	w.hush.set(w.forgetful()) // faults would keep the others from forgetting
+	s.pause(ago)
+	if !w.quiet(s.ctx) || w.voters() < 3 || s.m.up() != i {
+		return
+	}
+	settled := time.Now()
+	s.note("scene: the machine of %s is put back to a snapshot made %v ago", s.m.id, ago)
+	s.m.kill(false)
+	w.losses.add(settled, time.Now())
+	for range 200 {
+		if w.ledWithout(s.m) {
+			break
+		}
+		time.Sleep(100 * time.Millisecond) // fake time
+	}
+	time.Sleep(s.lasts) // fake time
+	s.m.putBack(old)
 	s.comesBack()
 }
 
