@@ -38,8 +38,11 @@ const (
 	HangingLeads Bug = "hanging-leads"
 	// Heartbeats are so small that they arrive where large packets get lost.
 	SmallBeats Bug = "small-beats"
+	// Of two processes with one node key, both are taken for the member.
+	ClonesServe Bug = "clones-serve"
 )
 
 // All lists the bugs.
 var All = []Bug{RingNoSync, LogNoSync, TombstonesMerged, OldDiskMerged, StaleReads, OrdersRepeat,
-	PartFounds, Pipelined, WriteOne, NoFence, ReplayGap, RaftTransfers, HangingLeads, SmallBeats}
+	PartFounds, Pipelined, WriteOne, NoFence, ReplayGap, RaftTransfers, HangingLeads, SmallBeats,
+	ClonesServe}

@@ -77,6 +77,8 @@ type master struct {
 	ip    netip.Addr
 	log   *logtest.Buffer
 	small string // folder for small files
+	// gets the error with which the node ends; nil for one that must not end by itself
+	over chan error
 
 	mu      sync.Mutex // guards the fields below
 	files   *disk
@@ -206,7 +208,10 @@ func (m *master) start() error {
 	stores.Go(func() { i.store.Run(run) })
 	stores.Go(func() { i.mesh.Run(run) })
 	node.Go(func() {
-		if err := i.node.Run(run); err != nil && !i.crash.Load() {
+		err := i.node.Run(run)
+		if m.over != nil {
+			m.over <- err
+		} else if err != nil && !i.crash.Load() {
 			m.w.fault("%s ended by itself: %v", m.id, err)
 		}
 	})
@@ -318,6 +323,15 @@ func (m *master) putBack(old image) {
 	m.files = newDisk(old.files, rng(m.w.seed, "put back", m.id, fmt.Sprint(m.gen)))
 	m.mu.Unlock()
 	m.small = old.small
+}
+
+// clone makes another machine of a snapshot: with the same master, at another address.
+func (m *master) clone(taken image) *master {
+	c := &master{w: m.w, no: m.no, id: m.id, log: new(logtest.Buffer), small: taken.small,
+		ip: netip.AddrFrom4([4]byte{10, 0, 1, byte(m.no + 1)}), over: make(chan error, 1),
+		files: newDisk(taken.files, rng(m.w.seed, "clone", m.id, fmt.Sprint(m.gen)))}
+	c.addr = netip.AddrPortFrom(c.ip, peerPort).String()
+	return c
 }
 
 // copyTree copies a folder. A file that disappears meanwhile counts as missing.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -123,7 +124,7 @@ func (w *world) scenes(ctx context.Context, chance *rand.Rand) {
 			s.m = l
 		}
 		plays := []func(){s.lateLines, s.standsStill, s.refuses, s.clockStep, s.lostDisk, s.flippedBits,
-			s.removed, s.leftBehind, s.narrowLines, s.putBack}
+			s.removed, s.leftBehind, s.narrowLines, s.putBack, s.cloned}
 		play := plays[chance.IntN(len(plays))]
 		if w.forgetful() && first { // no later one has the time
 			play = []func(){s.longAway, s.putBack, play, play}[chance.IntN(4)]
@@ -534,6 +535,38 @@ func (s *scene) putBack() {
 	s.m.putBack(old)
 	s.comesBack()
 }
+
+// cloned starts a clone of a running master at another address. It would vote as the same member,
+// and what it stores would count as stored by the other one: it is refused, and ends by itself.
+func (s *scene) cloned() {
+	if _, ok := s.prepare(); !ok {
+		return
+	}
+	defer s.m.release()
+	taken, err := s.m.image(s.m.up())
+	if err != nil {
+		s.w.fault("copy the small files of %s: %v", s.m.id, err)
+		return
+	}
+	c := s.m.clone(taken)
+	s.note("scene: a clone of %s is started at %s", s.m.id, c.addr)
+	if err := c.start(); err != nil {
+		s.w.fault("the clone of %s does not start: %v", s.m.id, err)
+		return
+	}
+	select {
+	case err := <-c.over:
+		if err == nil || !strings.Contains(err.Error(), " runs at "+s.m.addr+" already") {
+			s.w.fault("the clone of %s ends with %v", s.m.id, err)
+		}
+	case <-time.After(cloneEnds):
+		s.w.fault("the clone of %s still runs after %v", s.m.id, cloneEnds)
+	}
+	c.stop()
+}
+
+// cloneEnds is how long a clone may run, while all lines are well.
+const cloneEnds = time.Minute
 
 // flippedBits damages the ring store of a master that is down.
 func (s *scene) flippedBits() {
