@@ -182,6 +182,14 @@ func (e *endpoint) enter(conn net.Conn) *link {
 		conn.Close()
 		return nil
 	}
+	if !contains(e.lim.ProxyFrom, l.peer.Addr()) {
+		// Before the next one is accepted: else a crowd from one address has all places until the
+		// goroutines of its connections have run.
+		if err := e.admit(l); err != nil {
+			e.drop(l, err)
+			return nil
+		}
+	}
 	return l
 }
 
@@ -319,6 +327,11 @@ func (e *endpoint) end(l *link, err error) {
 	if e.stopping.Load() {
 		err = errStopping
 	}
+	e.drop(l, err)
+}
+
+// drop closes a connection and gives its place back. It counts the reason and logs it.
+func (e *endpoint) drop(l *link, err error) {
 	label, loud := reason(err)
 	e.met.closed.WithLabelValues(label).Inc() // before the peer can see the end
 	l.conn.Close()
@@ -355,11 +368,6 @@ func (e *endpoint) greet(l *link) error {
 // shakeHands learns the peer's address from a trusted balancer, and makes the ZMTP hand-shake.
 func (e *endpoint) shakeHands(l *link) error {
 	e.lendReader(l)
-	if !contains(e.lim.ProxyFrom, l.peer.Addr()) {
-		if err := e.admit(l); err != nil {
-			return err
-		}
-	}
 	if len(e.lim.ProxyFrom) > 0 {
 		peer, err := readProxy(l.r, l.peer, e.lim.ProxyFrom)
 		if err != nil {

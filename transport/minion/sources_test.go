@@ -2,6 +2,7 @@ package minion
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -98,6 +99,41 @@ func TestMaxPerSource(t *testing.T) {
 				func() bool { return value(t, s.met.closed.WithLabelValues("gone")) == 2 })
 			dial(tt.from, tt.header).greet("REQ", "", 1)
 		})
+	}
+}
+
+// from is a connection from an address, of which nothing is served.
+type from struct {
+	net.Conn
+	addr string
+}
+
+func (f from) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.addr)) }
+
+// A crowd from one address gets no more than its share at any moment, however late its connections
+// are served: the others' are accepted meanwhile.
+func TestACrowdIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	s, _, _ := startRequests(t, echo, Limits{MaxConns: 5, MaxPerSource: 2})
+	enter := func(addr string) bool {
+		conn, peer := net.Pipe()
+		t.Cleanup(func() { conn.Close(); peer.Close() })
+		return s.enter(from{conn, addr}) != nil
+	}
+	admitted := 0
+	for i := range 10 {
+		if enter(fmt.Sprintf("192.0.2.1:%d", 1000+i)) {
+			admitted++
+		}
+	}
+	if admitted != 2 {
+		t.Errorf("%d of the crowd have got in", admitted)
+	}
+	if !enter("192.0.2.2:1000") {
+		t.Error("there is no place for another one")
+	}
+	if n := value(t, s.met.closed.WithLabelValues("source_full")); n != 8 {
+		t.Errorf("%v are counted as refused", n)
 	}
 }
 
