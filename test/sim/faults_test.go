@@ -28,7 +28,7 @@ func (w *world) trouble(ctx context.Context, chance *rand.Rand) {
 		kind, dice := chance.IntN(12), chance.IntN(100)
 		// If that matters, only one master is away for long: two might both begin anew, and drop
 		// what no other master has.
-		if chance.IntN(4) < 2 && kind < 4 && (!w.forgetful() || m.no == int(w.seed)%len(w.masters)) {
+		if chance.IntN(4) < 2 && kind < 4 && (!w.forgetful() || m == w.absentee()) {
 			lasts += 20 * time.Second // longer than deletions are remembered
 		}
 		slow := time.Duration(20+chance.IntN(400)) * time.Millisecond

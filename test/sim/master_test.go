@@ -264,9 +264,7 @@ func (m *master) kill(silently bool) {
 	m.now = nil
 	m.mu.Unlock()
 	next := filepath.Join(filepath.Dir(m.small), fmt.Sprintf("%s-%d", m.id, i.gen+1))
-	if err := copyTree(m.small, next); err != nil {
-		m.w.fault("copy the small files of %s: %v", m.id, err)
-	}
+	m.copySmall(next)
 	m.small = next
 	i.files.setFull(false)
 	i.files.setSlow(0)
@@ -311,10 +309,19 @@ type image struct {
 }
 
 // image makes a snapshot of a running master's machine.
-func (m *master) image(i *instance) (image, error) {
+func (m *master) image() image {
+	i := m.up()
 	taken := image{files: i.files.crashed(rng(m.w.seed, "image", m.id, fmt.Sprint(i.gen))),
 		small: fmt.Sprintf("%s-image-%d", m.small, time.Now().UnixNano())}
-	return taken, copyTree(m.small, taken.small)
+	m.copySmall(taken.small)
+	return taken
+}
+
+// copySmall copies the small files of a master, as a crash or a snapshot of its machine finds them.
+func (m *master) copySmall(to string) {
+	if err := copyTree(m.small, to); err != nil {
+		m.w.fault("copy the small files of %s: %v", m.id, err)
+	}
 }
 
 // putBack puts the machine of a master that is down back to a snapshot.
@@ -417,6 +424,9 @@ func newWorld(seed uint64, n int, dir string) *world {
 
 // forgetful reports that masters are away for longer than deletions are remembered.
 func (w *world) forgetful() bool { return w.tombstones < time.Minute }
+
+// absentee is the only master that is away for long in such runs.
+func (w *world) absentee() *master { return w.masters[int(w.seed)%len(w.masters)] }
 
 // fault records a violation.
 func (w *world) fault(format string, args ...any) {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -445,11 +446,14 @@ func (s *scene) prepare() (time.Time, bool) {
 	if s.w.forgetful() { // a second master may begin anew in these runs
 		return time.Time{}, false
 	}
-	if !s.w.quiet(s.ctx) || s.w.voters() < 3 || !s.m.claim() {
+	if !s.well() || !s.m.claim() {
 		return time.Time{}, false
 	}
 	return time.Now(), true
 }
+
+// well waits until no copy is missing, and reports whether enough masters vote.
+func (s *scene) well() bool { return s.w.quiet(s.ctx) && s.w.voters() >= 3 }
 
 // voters counts the masters with a vote. While some are demoted, the others may not do without one
 // that begins anew.
@@ -482,7 +486,7 @@ func (s *scene) comesBack() {
 // longAway keeps a master away for longer than deletions are remembered, while nothing keeps the
 // others from forgetting them.
 func (s *scene) longAway() {
-	s.m = s.w.masters[int(s.w.seed)%len(s.w.masters)] // no other one is away for long in such runs
+	s.m = s.w.absentee()
 	if !s.w.quiet(s.ctx) || !s.m.claim() {
 		return
 	}
@@ -503,35 +507,32 @@ func (s *scene) putBack() {
 	w := s.w
 	ago := s.lasts
 	if w.forgetful() {
-		s.m = w.masters[int(w.seed)%len(w.masters)] // as in longAway
+		s.m = w.absentee()
 		ago += w.tombstones + 10*time.Second
 	}
-	if !w.quiet(s.ctx) || w.voters() < 3 || !s.m.claim() {
+	if !s.well() || !s.m.claim() {
 		return
 	}
 	defer s.m.release()
-	i := s.m.up()
-	old, err := s.m.image(i)
-	if err != nil {
-		w.fault("copy the small files of %s: %v", s.m.id, err)
-		return
-	}
+	old := s.m.image()
 	w.hush.set(w.forgetful()) // faults would keep the others from forgetting
 	s.pause(ago)
-	if !w.quiet(s.ctx) || w.voters() < 3 || s.m.up() != i {
+	if !s.well() {
 		return
 	}
 	settled := time.Now()
 	s.note("scene: the machine of %s is put back to a snapshot made %v ago", s.m.id, ago)
 	s.m.kill(false)
 	w.losses.add(settled, time.Now())
-	for range 200 {
-		if w.ledWithout(s.m) {
-			break
+	if err := w.until(leaderGoes, func() error {
+		if !w.ledWithout(s.m) {
+			return errors.New("nobody leads")
 		}
-		time.Sleep(100 * time.Millisecond) // fake time
+		return nil
+	}); err != nil {
+		w.note("%s is away: %v", s.m.id, err)
 	}
-	time.Sleep(s.lasts) // fake time
+	s.pause(s.lasts)
 	s.m.putBack(old)
 	s.comesBack()
 }
@@ -543,12 +544,7 @@ func (s *scene) cloned() {
 		return
 	}
 	defer s.m.release()
-	taken, err := s.m.image(s.m.up())
-	if err != nil {
-		s.w.fault("copy the small files of %s: %v", s.m.id, err)
-		return
-	}
-	c := s.m.clone(taken)
+	c := s.m.clone(s.m.image())
 	s.note("scene: a clone of %s is started at %s", s.m.id, c.addr)
 	if err := c.start(); err != nil {
 		s.w.fault("the clone of %s does not start: %v", s.m.id, err)
