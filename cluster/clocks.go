@@ -31,10 +31,10 @@ func readClock(micros int64, asked, answered time.Time, gain time.Duration) read
 		told: true}
 }
 
-// clockGain is by how much this machine's clock has gained on the monotonic clock since the start.
-// It changes when the clock is set.
-func (n *Node) clockGain() time.Duration {
-	return n.cfg.Now().Round(0).Sub(n.started.Round(0).Add(time.Since(n.started)))
+// clockGain is by how much this machine's clock, which shows now, has gained on the monotonic clock
+// since the start. It changes when the clock is set.
+func (n *Node) clockGain(now time.Time) time.Duration {
+	return now.Round(0).Sub(n.started.Round(0).Add(time.Since(n.started)))
 }
 
 // anchor is a time found right at one moment. The monotonic clock counts on from there, so that a
@@ -58,6 +58,7 @@ func (n *Node) utc() time.Time { return n.Now().UTC() }
 
 // judgement is the result of comparing the clocks of the members in contact.
 type judgement struct {
+	now     time.Time                // by this master's clock
 	median  time.Duration            // of all clocks, how far it is ahead of this master's
 	decided bool                     // false: the clocks differ, and no side has a majority
 	enough  bool                     // more than half of those that can report a clock did
@@ -67,10 +68,10 @@ type judgement struct {
 // judgeClocks compares the clocks. Of an odd number it takes the middle one. Of an even number the
 // two in the middle must agree within the limit.
 func (n *Node) judgeClocks() judgement {
-	j := judgement{ahead: map[string]time.Duration{n.self.Node: 0}}
+	j := judgement{now: n.cfg.Now(), ahead: map[string]time.Duration{n.self.Node: 0}}
 	members := n.state.Members()
 	able := len(members)
-	gain := n.clockGain()
+	gain := n.clockGain(j.now)
 	n.mu.Lock()
 	for _, m := range members {
 		r := n.contacts[m.Node].clock
@@ -106,7 +107,7 @@ func (n *Node) followClocks() {
 	if correction.Abs() <= n.cfg.ClockLimit {
 		correction = 0
 	}
-	n.anchored.Store(&anchor{at: time.Now(), now: n.cfg.Now().Round(0).Add(correction)})
+	n.anchored.Store(&anchor{at: time.Now(), now: j.now.Round(0).Add(correction)})
 	n.clockJudged.Store(true)
 	for _, m := range n.state.Members() {
 		ahead, ok := j.ahead[m.Node]

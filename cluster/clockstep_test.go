@@ -40,9 +40,9 @@ func TestAStepIsNotBelieved(t *testing.T) {
 			apply(&fsm.PutMember{Member: member(3)})
 			read := func() {
 				for _, no := range []byte{2, 3} {
-					now, gain := n.cfg.Now(), n.clockGain()
+					now := n.cfg.Now()
 					n.contacts[member(no).Node] = contact{clock: readClock(time.Now().UnixMicro(), now, now,
-						gain)}
+						n.clockGain(now))}
 				}
 			}
 			if n.ClockJudged() {

@@ -67,7 +67,8 @@ func (n *Node) ask(ctx context.Context, node string) {
 	if err != nil {
 		return
 	}
-	asked, gain := n.cfg.Now(), n.clockGain()
+	asked := n.cfg.Now()
+	gain := n.clockGain(asked)
 	r, err := client.Status(ctx, &clusterpb.StatusRequest{})
 	if err != nil {
 		return // Alive shows the failure within a second

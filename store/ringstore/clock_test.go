@@ -51,6 +51,47 @@ func TestWritesFollowThoseOfAFastClock(t *testing.T) {
 	}
 }
 
+// TestAClockThatWasFarAheadIsForgotten writes one record while a master's clock is hours ahead, and
+// deletes another one when it is right again. A master that knows nothing of that, and is alone,
+// writes later and wins.
+func TestAClockThatWasFarAheadIsForgotten(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+	ctx := t.Context()
+	k.setRing("m1/a", "m2/b", "m3/c")
+	k.start("m2/b")
+	k.start("m3/c")
+	fast := &shiftClock{}
+	k.opts.Now = fast.Now
+	k.start("m1/a")
+	k.settled()
+	key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}
+	put := func(name string, key Key, value string) {
+		t.Helper()
+		if err := k.store(name).Put(ctx, key, []byte(value), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("m1/a", key, "first")
+	fast.add(10 * time.Hour)
+	put("m1/a", Key{Space: SpaceMinions, Place: "web2", Name: "grains"}, "tomorrow")
+	fast.add(-10 * time.Hour)
+	k.settled()
+	k.isolate("m3/c", true)
+	if err := k.store("m1/a").Delete(ctx, key.Space, key.Place, key.Name); err != nil {
+		t.Fatal(err)
+	}
+	put("m3/c", key, "second")
+	k.isolate("m3/c", false)
+	k.settled()
+	for _, reader := range []string{"m1/a", "m2/b", "m3/c"} {
+		if got, found, err := k.store(reader).Get(ctx, key); err != nil || !found ||
+			string(got.Value) != "second" {
+			t.Errorf("%s reads %q, %t, %v", reader, got.Value, found, err)
+		}
+	}
+}
+
 // TestExpiredRecordsAreRefused writes through a master whose clock is days behind, and brings
 // expired copies together.
 func TestExpiredRecordsAreRefused(t *testing.T) {

@@ -5,15 +5,18 @@ import (
 	"time"
 )
 
-// maxDrift is how far another master's clock may pull ours ahead. A clock that is further off is
-// for the operator to correct: its records win over ours, but it must not make our clock wrong too.
+// maxDrift is how far a reading may be ahead of the wall clock. A clock that is further off is for
+// the operator to correct: its records win over ours, but it must not make our clock wrong too. Nor
+// may the readings of this machine's own clock, once that is right again.
 const maxDrift = 5 * time.Minute
 
 // Clock is a hybrid logical clock: wall microseconds << 12 and a counter. Every message between
 // masters carries it. So a write that follows another one, on whichever master, has a later version
 // although wall clocks differ. This is certain once a message has gone between the two masters,
-// which happens each second; before that it holds as far as their wall clocks agree. It is safe for
-// concurrent use.
+// which happens each second; before that it holds as far as their wall clocks agree. If the wall
+// clock was far ahead and is set back, readings go back too: a write that follows one with a later
+// version finds that version, at this master or another, and is made again with a later one. It is
+// safe for concurrent use.
 type Clock struct {
 	now func() time.Time
 
@@ -27,13 +30,22 @@ func NewClock(now func() time.Time) *Clock { return &Clock{now: now} }
 // reading is the clock's reading at a wall time if no other clock pulled it ahead.
 func reading(t time.Time) uint64 { return uint64(t.UnixMicro()) << 12 }
 
-// Next returns a reading later than all before.
+// Next returns a reading later than all before, except those of a wall clock that was set back by
+// more than maxDrift.
 func (c *Clock) Next() uint64 {
-	wall := reading(c.now())
+	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = max(c.last+1, wall)
+	c.follow(now)
+	c.last = max(c.last+1, reading(now))
 	return c.last
+}
+
+// follow forgets readings that are too far ahead of the wall clock. The caller holds mu.
+func (c *Clock) follow(now time.Time) {
+	if c.last > reading(now.Add(maxDrift)) {
+		c.last = reading(now)
+	}
 }
 
 // Read returns the last reading, for messages that write nothing.
@@ -45,11 +57,12 @@ func (c *Clock) Read() uint64 {
 
 // Observe moves the clock up to a reading from a message, unless that is too far ahead.
 func (c *Clock) Observe(seen uint64) {
-	limit := reading(c.now().Add(maxDrift))
-	if seen > limit {
+	now := c.now()
+	if seen > reading(now.Add(maxDrift)) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.follow(now)
 	c.last = max(c.last, seen)
 }

@@ -103,6 +103,30 @@ func TestClockFollowsOthersButNotFar(t *testing.T) {
 	}
 }
 
+func TestClockGoesBackWithTheWallClock(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_000_000)
+	c := NewClock(func() time.Time { return now })
+	now = now.Add(10 * time.Hour)
+	wrong := c.Next()
+	now = now.Add(-time.Minute)
+	if got := c.Next(); got <= wrong {
+		t.Errorf("set back by a minute, %d comes after %d", got, wrong)
+	}
+	now = now.Add(time.Minute - 10*time.Hour)
+	if got, most := c.Next(), reading(now.Add(maxDrift)); got > most {
+		t.Errorf("the clock is right again, and reads %d, more than %d", got, most)
+	}
+	now = now.Add(10 * time.Hour)
+	c.Next()
+	now = now.Add(-10 * time.Hour)
+	seen := reading(now.Add(time.Second))
+	c.Observe(seen)
+	if got := c.Next(); got <= seen || got > reading(now.Add(maxDrift)) {
+		t.Errorf("the clock is right again and has seen %d, and reads %d", seen, got)
+	}
+}
+
 func FuzzRecordKey(f *testing.F) {
 	f.Add([]byte("20261121093335299638"), []byte("r/web1"), uint64(7200), uint16(12))
 	f.Add([]byte{0, 255}, []byte{}, never, uint16(65535))
