@@ -269,7 +269,7 @@ func TestAFullDiskLeavesTheOldTreeWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.run()
-			eventually(t, "it is installed", has(t, b.file, read(t, a.file)))
+			eventually(t, "it is installed", has(b.file, read(t, a.file)))
 		})
 	}
 }

@@ -178,7 +178,7 @@ func TestTwoJoinersDoNotCopyEachOther(t *testing.T) {
 	})
 	c.boxes[0].open()
 	for _, b := range []*box{j, k} {
-		eventually(t, "the leader's", has(t, b.file, tree{"f": "644 right"}))
+		eventually(t, "the leader's", has(b.file, tree{"f": "644 right"}))
 	}
 }
 

@@ -303,6 +303,15 @@ func (tr tree) write(t *testing.T, dir string) {
 // read describes a folder without what this package keeps there.
 func read(t *testing.T, dir string) tree {
 	t.Helper()
+	out, err := describe(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// describe is read for a folder that may change meanwhile: a file that has gone is an error.
+func describe(dir string) (tree, error) {
 	out := tree{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == dir {
@@ -337,10 +346,7 @@ func read(t *testing.T, dir string) tree {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return out, err
 }
 
 // differ describes how two folders differ; empty: not at all.
@@ -386,9 +392,13 @@ func eventually(t testing.TB, what string, f func() error) {
 }
 
 // has is an error unless the folder holds just this.
-func has(t *testing.T, dir string, want tree) func() error {
+func has(dir string, want tree) func() error {
 	return func() error {
-		if d := read(t, dir).differ(want); d != "" {
+		have, err := describe(dir)
+		if err != nil {
+			return err
+		}
+		if d := have.differ(want); d != "" {
 			return errors.New(d)
 		}
 		return nil

@@ -230,7 +230,7 @@ func TestSyncAsksForAMasterAtTheHead(t *testing.T) {
 		t.Errorf("a master that is behind publishes: %v", err)
 	}
 	b.run()
-	eventually(t, "b catches up by itself", has(t, b.file, tree{"f": "644 a"}))
+	eventually(t, "b catches up by itself", has(b.file, tree{"f": "644 a"}))
 	tree{"f": "644 b"}.write(t, b.file)
 	eventually(t, "b is at the head", func() error {
 		if seq, _ := b.Heads(); seq != 1 {
@@ -597,7 +597,7 @@ func TestOtherSourcesAreAsked(t *testing.T) {
 	}
 	late.open()
 	late.run()
-	eventually(t, "it gets all of it from the third", has(t, late.file, want))
+	eventually(t, "it gets all of it from the third", has(late.file, want))
 	if fetched < 25 {
 		t.Errorf("%d pieces fetched", fetched)
 	}
@@ -638,13 +638,13 @@ func TestAHeadThatWasTakenBack(t *testing.T) {
 	c.heads[FileRoots] = first
 	c.mu.Unlock()
 	b.run()
-	eventually(t, "the older head", has(t, b.file, tree{"f": "644 1"}))
+	eventually(t, "the older head", has(b.file, tree{"f": "644 1"}))
 	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); err == nil ||
 		!strings.Contains(err.Error(), "force=True publishes") {
 		t.Errorf("got %v", err)
 	}
 	a.sync(Request{Force: true})
-	eventually(t, "this master's", has(t, b.file, tree{"f": "644 2"}))
+	eventually(t, "this master's", has(b.file, tree{"f": "644 2"}))
 }
 
 // A source that was started just now is not known as alive everywhere yet.
