@@ -119,13 +119,16 @@ func (m *minion) comes(t testing.TB, at *e2e.Master) {
 	t.Helper()
 	e2e.Eventually(t, healed, m.id+" is pending on "+at.ID, func() error {
 		word, err := m.signIn(within(t, 5*time.Second), at)
-		if err == nil && word != "pending" {
-			err = fmt.Errorf("is %s", word)
+		if err != nil {
+			return err
 		}
-		if err == nil && keyState(t, at, m.id) != "minions_pre" {
-			err = fmt.Errorf("is %q", keyState(t, at, m.id))
+		if word != "pending" {
+			return fmt.Errorf("is %s", word)
 		}
-		return err
+		if s := keyState(t, at, m.id); s != "minions_pre" {
+			return fmt.Errorf("is in %q", s)
+		}
+		return nil
 	})
 }
 
