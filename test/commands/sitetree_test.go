@@ -1,7 +1,7 @@
 package commands
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -267,19 +267,19 @@ func (r treeRow) name() string {
 
 func treeRows(t testing.TB, shared string) (out []treeRow) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(shared, "rows"))
+	b, err := os.ReadFile(filepath.Join(shared, "rows"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	for line := range bytes.Lines(b) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // it is being written
+		}
 		var row treeRow
-		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
-			t.Fatalf("%v: %s", err, lines.Text())
+		if err := json.Unmarshal(line, &row); err != nil {
+			t.Fatalf("%v: %s", err, line)
 		}
 		out = append(out, row)
 	}
