@@ -58,7 +58,7 @@ func (n *Node) utc() time.Time { return n.Now().UTC() }
 
 // judgement is the result of comparing the clocks of the members in contact.
 type judgement struct {
-	now     time.Time                // by this master's clock
+	own     anchor                   // this master's clock, uncorrected
 	median  time.Duration            // of all clocks, how far it is ahead of this master's
 	decided bool                     // false: the clocks differ, and no side has a majority
 	enough  bool                     // more than half of those that can report a clock did
@@ -68,10 +68,11 @@ type judgement struct {
 // judgeClocks compares the clocks. Of an odd number it takes the middle one. Of an even number the
 // two in the middle must agree within the limit.
 func (n *Node) judgeClocks() judgement {
-	j := judgement{now: n.cfg.Now(), ahead: map[string]time.Duration{n.self.Node: 0}}
+	j := judgement{own: anchor{at: time.Now(), now: n.cfg.Now().Round(0)},
+		ahead: map[string]time.Duration{n.self.Node: 0}}
 	members := n.state.Members()
 	able := len(members)
-	gain := n.clockGain(j.now)
+	gain := n.clockGain(j.own.now)
 	n.mu.Lock()
 	for _, m := range members {
 		r := n.contacts[m.Node].clock
@@ -107,7 +108,7 @@ func (n *Node) followClocks() {
 	if correction.Abs() <= n.cfg.ClockLimit {
 		correction = 0
 	}
-	n.anchored.Store(&anchor{at: time.Now(), now: j.now.Round(0).Add(correction)})
+	n.anchored.Store(&anchor{at: j.own.at, now: j.own.now.Add(correction)})
 	n.clockJudged.Store(true)
 	for _, m := range n.state.Members() {
 		ahead, ok := j.ahead[m.Node]
