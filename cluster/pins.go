@@ -1,10 +1,7 @@
 package cluster
 
 import (
-	"fmt"
 	"sync"
-
-	"github.com/hashicorp/raft"
 
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
@@ -33,10 +30,7 @@ type Pins struct {
 // then.
 type newAddr struct{ addr, instead string }
 
-var (
-	_ peer.Pins                  = (*Pins)(nil)
-	_ raft.ServerAddressProvider = (*Pins)(nil)
-)
+var _ peer.Pins = (*Pins)(nil)
 
 // NewPins returns pins that know no member yet.
 func NewPins() *Pins { return &Pins{} }
@@ -157,15 +151,6 @@ func (p *Pins) AddrOf(node string) (string, bool) {
 		return at.addr, ok
 	}
 	return m.Addr, ok && m.Addr != ""
-}
-
-// ServerAddr implements raft.ServerAddressProvider. Raft's own configuration may hold an address
-// from before a move.
-func (p *Pins) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if addr, ok := p.AddrOf(string(id)); ok {
-		return raft.ServerAddress(addr), nil
-	}
-	return "", fmt.Errorf("%s: %w", id, peer.ErrUnknownPeer)
 }
 
 func (p *Pins) said(node string) (newAddr, bool) {

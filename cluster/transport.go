@@ -19,26 +19,39 @@ import (
 // Without pipelining two requests don't overlap; entries that come meanwhile travel together in the
 // next one.
 //
-// It dials members at the address that addrs returns, because the one in raft's configuration may
-// be from before a move.
+// If pins is not nil, it gives streams the names of members to dial, not addresses.
 //
 // While hangs returns an error, it sends no heartbeats and no entries.
-func newTransport(streams raft.StreamLayer, addrs raft.ServerAddressProvider, hangs func() error,
-	log hclog.Logger) *transport {
+func newTransport(streams raft.StreamLayer, pins *Pins, hangs func() error, log hclog.Logger,
+) *transport {
 	inFlight := 1
 	if knownbug.Is(knownbug.Pipelined) {
 		inFlight = 2
 	}
-	t := &transport{hangs: hangs, ended: make(chan struct{}), calls: make(chan raft.RPC),
-		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: limitedStreams{streams}, MaxPool: 3, MaxRPCsInFlight: inFlight, Timeout: raftTimeout,
-			Logger: log, ServerAddressProvider: addrs,
-		})}
+	conf := &raft.NetworkTransportConfig{Stream: limitedStreams{streams}, MaxPool: 3,
+		MaxRPCsInFlight: inFlight, Timeout: raftTimeout, Logger: log}
+	if pins != nil {
+		conf.ServerAddressProvider = names{}
+	}
+	t := &transport{pins: pins, hangs: hangs, ended: make(chan struct{}), calls: make(chan raft.RPC),
+		NetworkTransport: raft.NewNetworkTransportWithConfig(conf)}
 	t.passing.Go(t.pass)
 	return t
 }
 
-// transport corrects raft 1.8.0 in four ways.
+// names implements raft.ServerAddressProvider: raft's id of a server is the name of its node.
+type names struct{}
+
+func (names) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	return raft.ServerAddress(id), nil
+}
+
+// transport corrects raft 1.8.0 in five ways.
+//
+// It sends to a server what is meant for that server. Raft sends to an address, and goes on for a
+// while after the server was removed. The address in its configuration may be from before a move,
+// or another member is there by now: the same machine with a new disk. That one would go back to an
+// older snapshot than its own, and end when it misses the entries after that.
 //
 // It refuses heartbeats once it is closed. Raft answers them outside its main loop, even after that
 // has ended, and one of a later term ends the process if the log is closed by then.
@@ -57,6 +70,7 @@ func newTransport(streams raft.StreamLayer, addrs raft.ServerAddressProvider, ha
 // office, and nothing could be changed before its disk comes back.
 type transport struct {
 	*raft.NetworkTransport
+	pins  *Pins
 	hangs func() error
 
 	mu    sync.Mutex     // guards the end, and the start of a heartbeat
@@ -66,6 +80,17 @@ type transport struct {
 	own     atomic.Pointer[raft.Raft] // which uses this transport; nil before it runs
 	calls   chan raft.RPC             // to own, one at a time
 	passing sync.WaitGroup
+}
+
+// EncodePeer implements raft.Transport: followers and snapshots get the address of a server, not
+// its name.
+func (t *transport) EncodePeer(id raft.ServerID, configured raft.ServerAddress) []byte {
+	if t.pins != nil {
+		if addr, ok := t.pins.AddrOf(string(id)); ok {
+			return []byte(addr)
+		}
+	}
+	return []byte(configured)
 }
 
 // AppendEntries implements raft.Transport; a heartbeat is a request without entries.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -256,3 +257,51 @@ func TestEntriesAfterASnapshotComeTwice(t *testing.T) {
 
 // steady says that the disk of a log does not hang.
 func steady() error { return nil }
+
+// dialled is a stream layer that reaches nobody, and remembers whom it was to reach.
+type dialled struct {
+	loopback
+	mu    sync.Mutex
+	asked []raft.ServerAddress
+}
+
+func (d *dialled) Dial(addr raft.ServerAddress, _ time.Duration) (net.Conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, addr)
+	return nil, errors.New("nobody is there")
+}
+
+// What raft sends to a server that was removed does not reach its successor at the same address, a
+// machine with a new disk. Members hear of each other's addresses, not of their names.
+func TestMessagesToARemovedServerReachNoOther(t *testing.T) {
+	t.Parallel()
+	state, pins := fsm.New(), NewPins()
+	self := fsm.Member{ID: "m1", Incarnation: "1", Node: "m1/1", Addr: "10.0.0.1:4520", SPKI: [32]byte{1}}
+	next := fsm.Member{ID: "m2", Incarnation: "2", Node: "m2/2", Addr: "10.0.0.2:4520", SPKI: [32]byte{2}}
+	pins.open(state, self)
+	for i, c := range []fsm.Command{&fsm.Found{Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, Member: self,
+		AES: "a", Session: []byte("s")}, &fsm.PutMember{Member: next}} {
+		if r, _ := state.Apply(uint64(i+1), c); r.Refused != "" {
+			t.Fatal(r.Refused)
+		}
+	}
+	layer := &dialled{loopback: newLoopback(t)}
+	trans := newTransport(layer, pins, steady, hclog.NewNullLogger())
+	defer trans.Close()
+	for _, id := range []raft.ServerID{"m2/1", "m2/2"} {
+		if err := trans.AppendEntries(id, "10.0.0.2:4520", &raft.AppendEntriesRequest{Term: 1},
+			new(raft.AppendEntriesResponse)); err == nil {
+			t.Errorf("a message to %s arrives", id)
+		}
+	}
+	if want := []raft.ServerAddress{"m2/1", "m2/2"}; !slices.Equal(layer.asked, want) {
+		t.Errorf("dialled %q, want %q", layer.asked, want)
+	}
+	for id, want := range map[raft.ServerID]string{"m1/1": "10.0.0.1:4520", "m2/2": "10.0.0.2:4520",
+		"m2/1": "10.9.9.9:4520"} {
+		if got := trans.EncodePeer(id, "10.9.9.9:4520"); string(got) != want {
+			t.Errorf("%s is told as %s, want %s", id, got, want)
+		}
+	}
+}

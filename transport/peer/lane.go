@@ -109,8 +109,8 @@ type raftLayer struct {
 	port *Port
 }
 
-// Dial connects only to the member whose record names address: the key that answers there must be
-// the one pinned for it.
+// Dial connects only to a member: to that with the name address, or else to that whose record names
+// address. The key that answers must be the one pinned for it.
 func (r *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -121,7 +121,11 @@ func (r *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net
 		case <-ctx.Done():
 		}
 	}()
-	c, err := r.port.dialAddr(ctx, string(address), protoRaft)
+	dial := r.port.dialAddr
+	if _, ok := r.port.cfg.Pins.AddrOf(string(address)); ok {
+		dial = r.port.dialNode
+	}
+	c, err := dial(ctx, string(address), protoRaft)
 	if err == nil && r.isClosed() { // Close may not have seen it
 		c.kill()
 		err = net.ErrClosed

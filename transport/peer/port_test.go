@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -239,6 +240,33 @@ func TestImpostorIsNotDialled(t *testing.T) {
 	if _, err := ms[0].dialAddr(context.Background(), addr, protoRaft); !errors.Is(err,
 		errUnpinned) {
 		t.Errorf("dial of a member at another address: %v, want errUnpinned", err)
+	}
+}
+
+// Raft's streams go to members by name. A member that has the address of a former one, such as the
+// same machine with a new disk, gets none of that one's streams.
+func TestRaftDialsMembersByName(t *testing.T) {
+	t.Parallel()
+	pins, ms := newMasters(t, 2)
+	layer := ms[0].RaftLayer()
+	dial := func(name string) error {
+		c, err := layer.Dial(raft.ServerAddress(name), 10*time.Second)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	former := ms[1].node
+	if err := dial(former); err != nil {
+		t.Fatal(err)
+	}
+	pins.remove(former)
+	pins.add("m2/new", ms[1].key.SPKI(), ms[1].Addr().String())
+	if err := dial(former); err == nil {
+		t.Errorf("a stream to %s reaches its successor", former)
+	}
+	if err := dial("m2/new"); err != nil {
+		t.Error(err)
 	}
 }
 
