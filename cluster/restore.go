@@ -13,7 +13,7 @@ import (
 const (
 	// bytes of one log entry of a restore; raft sends up to maxAppendEntries of them in raftTimeout
 	restorePart  = 32 << 10
-	partPatience = time.Minute      // of one part, while there is no leader
+	partPatience = time.Minute      // of one part, while there is no leader or quorum
 	restoreAge   = 10 * time.Minute // a restore without a new part for this long is given up
 )
 
@@ -59,13 +59,19 @@ func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []stri
 }
 
 // putPart stores a part, which does nothing if it is stored already. The cluster may lose its
-// leader in the course of many parts; as long as a majority is there to elect another one, it tries
-// again.
+// leader in the course of many parts, and this master the others, so it tries again; only the first
+// part needs a majority that is there to elect a leader.
 func (n *Node) putPart(ctx context.Context, p *fsm.RestorePart) error {
 	for end := time.Now().Add(partPatience); ; {
 		p.At = n.utc()
 		_, err := n.propose(ctx, p)
-		if !leaderless(err) || ctx.Err() != nil || time.Now().After(end) {
+		again := leaderless(err) || p.Number > 0 && errors.Is(err, ErrNoQuorum)
+		if !again || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
 			return err
 		}
 	}

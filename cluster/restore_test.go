@@ -155,11 +155,47 @@ func TestRestoreIsCutShort(t *testing.T) {
 	c.WaitAll("the keys of the other try", hasKeys(n/2))
 }
 
+const orderWaits = 11 * time.Second // and a little more
+
+// A master that is cut off in the middle of a restore goes on with it when it has the others back.
+func TestRestoreOutlivesACut(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	const n = 10_000
+	by := c.Follower()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := by.PutBack(t.Context(), backupOf(t, n))
+		ended <- err
+	}()
+	begun(c, by)
+	c.Isolate(by)
+	cut := time.Now()
+	c.Wait("it misses the others for longer than an order waits", func() error {
+		if err := by.ReadIndex(t.Context()); !errors.Is(err, cluster.ErrNoQuorum) {
+			return fmt.Errorf("read index: %w", err)
+		}
+		if lasts := time.Since(cut); lasts < orderWaits {
+			return fmt.Errorf("since %v", lasts)
+		}
+		return nil
+	})
+	if len(ended) > 0 {
+		t.Fatalf("the restore ended before: %v", <-ended)
+	}
+	c.Heal()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	c.WaitAll("all keys", hasKeys(n))
+}
+
 // The leader dies in the middle of a restore, and no other is elected for longer than one order
 // waits: the restore waits for longer.
 func TestRestoreWaitsForALeader(t *testing.T) {
 	t.Parallel()
-	const n, lease = 10_000, 11 * time.Second // an order waits for 10 s
+	const n, lease = 10_000, orderWaits
 	patient := false
 	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) {
 		if patient {
