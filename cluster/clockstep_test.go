@@ -20,24 +20,14 @@ func TestAStepIsNotBelieved(t *testing.T) {
 			n := &Node{cfg: Config{ClockLimit: 30 * time.Second, ServeWithout: time.Hour,
 				Now: func() time.Time { return time.Now().Add(off) }}, state: fsm.New(),
 				started: time.Now(), contacts: map[string]contact{}, log: slog.New(slog.DiscardHandler)}
-			index := uint64(0)
-			apply := func(c fsm.Command) {
-				t.Helper()
-				index++
-				if r, _ := n.state.Apply(index, c); r.Refused != "" {
-					t.Fatal(r.Refused)
-				}
-			}
 			member := func(no byte) fsm.Member {
 				return fsm.Member{ID: fmt.Sprint("m", no), Incarnation: fmt.Sprint(no),
 					Node: fmt.Sprintf("m%d/%d", no, no), Addr: fmt.Sprintf("127.0.0.1:%d", no),
 					SPKI: [32]byte{no}}
 			}
 			n.self = member(1)
-			apply(&fsm.Found{Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, Member: n.self, AES: "a",
-				Session: []byte("s")})
-			apply(&fsm.PutMember{Member: member(2)})
-			apply(&fsm.PutMember{Member: member(3)})
+			apply(t, n.state, &fsm.Found{Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, Member: n.self, AES: "a",
+				Session: []byte("s")}, &fsm.PutMember{Member: member(2)}, &fsm.PutMember{Member: member(3)})
 			read := func() {
 				for _, no := range []byte{2, 3} {
 					now := n.cfg.Now()

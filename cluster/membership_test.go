@@ -85,25 +85,19 @@ func TestOldRemovalMeansNothing(t *testing.T) {
 	n := &Node{cfg: Config{DataDir: t.TempDir()}, self: self, state: fsm.New(), pins: NewPins(),
 		log: slog.New(slog.DiscardHandler)}
 	n.pins.open(n.state, self)
-	apply := func(index uint64, c fsm.Command) {
-		t.Helper()
-		if r, _ := n.state.Apply(index, c); r.Refused != "" {
-			t.Fatal(r.Refused)
-		}
-	}
-	apply(1, &fsm.Found{Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, Member: founder,
+	apply(t, n.state, &fsm.Found{Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, Member: founder,
 		AES: "a", Session: []byte("s")})
-	apply(2, &fsm.PutMember{Member: self})
-	apply(3, &fsm.RemoveMember{Node: self.Node})
+	apply(t, n.state, &fsm.PutMember{Member: self})
+	apply(t, n.state, &fsm.RemoveMember{Node: self.Node})
 	n.pins.learn([]fsm.Member{founder, self}, 4)
 	if n.noteRemoved(""); n.barred() {
 		t.Error("a removal at index 3 counts after the admission at index 4")
 	}
-	apply(4, &fsm.PutMember{Member: self})
+	apply(t, n.state, &fsm.PutMember{Member: self})
 	if n.noteRemoved(""); n.barred() {
 		t.Error("it is a member, and barred")
 	}
-	apply(5, &fsm.RemoveMember{Node: self.Node})
+	apply(t, n.state, &fsm.RemoveMember{Node: self.Node})
 	if n.noteRemoved(""); !n.barred() {
 		t.Error("a removal after the admission means nothing")
 	}
@@ -112,5 +106,15 @@ func TestOldRemovalMeansNothing(t *testing.T) {
 	}
 	if n.noteRemoved("127.0.0.1:2"); !n.barred() {
 		t.Error("what a member says means nothing")
+	}
+}
+
+// apply gives a state its next commands.
+func apply(t *testing.T, s *fsm.State, commands ...fsm.Command) {
+	t.Helper()
+	for _, c := range commands {
+		if r, _ := s.Apply(s.AppliedIndex()+1, c); r.Refused != "" {
+			t.Fatal(r.Refused)
+		}
 	}
 }

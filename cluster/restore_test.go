@@ -155,7 +155,7 @@ func TestRestoreIsCutShort(t *testing.T) {
 	c.WaitAll("the keys of the other try", hasKeys(n/2))
 }
 
-const orderWaits = 11 * time.Second // and a little more
+const orderWaits = 11 * time.Second // an order waits for 10 s
 
 // A master that is cut off in the middle of a restore goes on with it when it has the others back.
 func TestRestoreOutlivesACut(t *testing.T) {

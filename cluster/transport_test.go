@@ -280,12 +280,8 @@ func TestMessagesToARemovedServerReachNoOther(t *testing.T) {
 	self := fsm.Member{ID: "m1", Incarnation: "1", Node: "m1/1", Addr: "10.0.0.1:4520", SPKI: [32]byte{1}}
 	next := fsm.Member{ID: "m2", Incarnation: "2", Node: "m2/2", Addr: "10.0.0.2:4520", SPKI: [32]byte{2}}
 	pins.open(state, self)
-	for i, c := range []fsm.Command{&fsm.Found{Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, Member: self,
-		AES: "a", Session: []byte("s")}, &fsm.PutMember{Member: next}} {
-		if r, _ := state.Apply(uint64(i+1), c); r.Refused != "" {
-			t.Fatal(r.Refused)
-		}
-	}
+	apply(t, state, &fsm.Found{Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, Member: self,
+		AES: "a", Session: []byte("s")}, &fsm.PutMember{Member: next})
 	layer := &dialled{loopback: newLoopback(t)}
 	trans := newTransport(layer, pins, steady, hclog.NewNullLogger())
 	defer trans.Close()

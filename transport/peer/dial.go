@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrUnknownPeer: no member of that name, or none at that address, is pinned.
+// ErrUnknownPeer: no member of that name is pinned.
 var ErrUnknownPeer = errors.New("not a member of this cluster")
 
 // keepAlive detects within about 11 s that the other end of an idle connection is gone. Heartbeats
@@ -60,39 +60,6 @@ func (p *Port) dialLine(ctx context.Context, node, proto string) (*conn, error) 
 	return p.dialled(r, node, proto)
 }
 
-// dialAddr connects to the member whose record names addr.
-func (p *Port) dialAddr(ctx context.Context, addr, proto string) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
-	defer cancel()
-	r, err := p.reach(ctx, p.nodeAt(addr), addr, proto, func(spki [32]byte) error {
-		node, err := p.pinned(spki)
-		if err != nil {
-			return err
-		}
-		if at, ok := p.cfg.Pins.AddrOf(node); !ok || at != addr {
-			return fmt.Errorf("%s answers at %s, its record says %q: %w", node, addr, at,
-				errUnpinned)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return p.dialled(r, "", proto)
-}
-
-// nodeAt names the watched member whose record names addr, or returns "".
-func (p *Port) nodeAt(addr string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for node := range p.links {
-		if at, ok := p.cfg.Pins.AddrOf(node); ok && at == addr {
-			return node
-		}
-	}
-	return ""
-}
-
 // keyOf admits the key of a member alone.
 func (p *Port) keyOf(node string) keyCheck {
 	return func(spki [32]byte) error { return p.checkPin(node, spki) }
@@ -108,13 +75,9 @@ func (p *Port) line(ctx context.Context, addr, proto string, check keyCheck) (re
 	return reached{Conn: t, raw: raw}, err
 }
 
-// dialled registers a connection with node. If node is empty, the key that answered says which
-// member it is.
+// dialled registers a connection with node.
 func (p *Port) dialled(r reached, node, proto string) (*conn, error) {
 	spki, err := certSPKI(r.ConnectionState().PeerCertificates)
-	if err == nil && node == "" {
-		node, err = p.pinned(spki)
-	}
 	if err == nil {
 		c := &conn{Conn: r.Conn, raw: r.raw, via: r.through, node: node, spki: spki,
 			process: processOf(r.ConnectionState()), proto: proto, dialled: true,

@@ -109,9 +109,8 @@ type raftLayer struct {
 	port *Port
 }
 
-// Dial connects only to a member: to that with the name address, or else to that whose record names
-// address. The key that answers must be the one pinned for it.
-func (r *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+// Dial connects to a member. Raft calls its name an address.
+func (r *raftLayer) Dial(name raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	go func() {
@@ -121,17 +120,13 @@ func (r *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net
 		case <-ctx.Done():
 		}
 	}()
-	dial := r.port.dialAddr
-	if _, ok := r.port.cfg.Pins.AddrOf(string(address)); ok {
-		dial = r.port.dialNode
-	}
-	c, err := dial(ctx, string(address), protoRaft)
+	c, err := r.port.dialNode(ctx, string(name), protoRaft)
 	if err == nil && r.isClosed() { // Close may not have seen it
 		c.kill()
 		err = net.ErrClosed
 	}
 	if err != nil {
-		return nil, fmt.Errorf("dial raft peer at %s: %w", address, err)
+		return nil, fmt.Errorf("dial raft peer %s: %w", name, err)
 	}
 	return c, nil
 }

@@ -218,13 +218,11 @@ func TestImpostorIsNotDialled(t *testing.T) {
 	pin[0] = 1
 	pins.add("m2/02", pin, impostor.Addr().String())
 
-	if _, err := ms[0].RaftLayer().Dial("127.0.0.1:1", time.Second); err == nil {
-		t.Error("dialled an address where nobody is")
+	if _, err := ms[0].RaftLayer().Dial("127.0.0.1:1", time.Second); !errors.Is(err, ErrUnknownPeer) {
+		t.Errorf("dial where nobody is: %v, want ErrUnknownPeer", err)
 	}
-	addr, _ := pins.AddrOf("m2/02")
-	if _, err := ms[0].dialAddr(context.Background(), addr, protoRaft); !errors.Is(err,
-		errUnpinned) {
-		t.Errorf("dial by address: %v, want errUnpinned", err)
+	if _, err := ms[0].RaftLayer().Dial("m2/02", time.Minute); !errors.Is(err, errUnpinned) {
+		t.Errorf("dial by raft: %v, want errUnpinned", err)
 	}
 	if _, err := ms[0].DialNode(context.Background(), "m2/02"); !errors.Is(err, errUnpinned) {
 		t.Errorf("dial by node: %v, want errUnpinned", err)
@@ -237,8 +235,7 @@ func TestImpostorIsNotDialled(t *testing.T) {
 	}
 	// A true member at another's address is not taken for it either.
 	pins.add("m3/03", impostor.key.SPKI(), "127.0.0.1:9")
-	if _, err := ms[0].dialAddr(context.Background(), addr, protoRaft); !errors.Is(err,
-		errUnpinned) {
+	if _, err := ms[0].RaftLayer().Dial("m2/02", time.Minute); !errors.Is(err, errUnpinned) {
 		t.Errorf("dial of a member at another address: %v, want errUnpinned", err)
 	}
 }
@@ -262,8 +259,8 @@ func TestRaftDialsMembersByName(t *testing.T) {
 	}
 	pins.remove(former)
 	pins.add("m2/new", ms[1].key.SPKI(), ms[1].Addr().String())
-	if err := dial(former); err == nil {
-		t.Errorf("a stream to %s reaches its successor", former)
+	if err := dial(former); !errors.Is(err, ErrUnknownPeer) {
+		t.Errorf("a stream to %s, whose successor is there: %v", former, err)
 	}
 	if err := dial("m2/new"); err != nil {
 		t.Error(err)

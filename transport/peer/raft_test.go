@@ -101,7 +101,7 @@ func TestRaftOverTheLayer(t *testing.T) {
 	var cfg raft.Configuration
 	for _, m := range masters {
 		cfg.Servers = append(cfg.Servers,
-			raft.Server{ID: raft.ServerID(m.node), Address: raft.ServerAddress(m.Addr().String())})
+			raft.Server{ID: raft.ServerID(m.node), Address: raft.ServerAddress(m.node)})
 		ms = append(ms, newRaftMaster(t, m))
 	}
 	if err := ms[0].raft.BootstrapCluster(cfg).Error(); err != nil {
@@ -155,7 +155,7 @@ func TestLayerReopensAndCarriesBulk(t *testing.T) {
 		t.Error("a closed layer accepts")
 	}
 	// With nobody to take it, a stream is refused as backlog, at once.
-	if c, err := ms[0].RaftLayer().Dial(raft.ServerAddress(ms[1].Addr().String()),
+	if c, err := ms[0].RaftLayer().Dial(raft.ServerAddress(ms[1].node),
 		time.Second); err == nil {
 		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 		readsNothing(t, c)
@@ -202,7 +202,7 @@ func TestLayerCloseEndsWhatWaits(t *testing.T) {
 	pins.add("mute", [32]byte{1}, mute.Addr().String())
 
 	layer := ms[0].RaftLayer()
-	c, err := layer.Dial(raft.ServerAddress(ms[1].Addr().String()), time.Hour)
+	c, err := layer.Dial(raft.ServerAddress(ms[1].node), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestLayerCloseEndsWhatWaits(t *testing.T) {
 		ended <- err
 	}()
 	go func() {
-		_, err := layer.Dial(raft.ServerAddress(mute.Addr().String()), time.Hour)
+		_, err := layer.Dial("mute", time.Hour)
 		ended <- err
 	}()
 	greeted, err := mute.Accept() // the second is in its hand-shake
@@ -233,7 +233,7 @@ func TestLayerCloseEndsWhatWaits(t *testing.T) {
 			t.Fatal("something still waits for a silent peer")
 		}
 	}
-	if _, err := layer.Dial(raft.ServerAddress(ms[1].Addr().String()), time.Minute); err == nil {
+	if _, err := layer.Dial(raft.ServerAddress(ms[1].node), time.Minute); err == nil {
 		t.Error("a closed layer dials")
 	}
 }

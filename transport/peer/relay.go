@@ -34,8 +34,7 @@ var errNoRelay = errors.New("no other master reaches it")
 
 // reach connects to addr, where node listens. If the line there is cut, or large packets get lost
 // on it so that no hand-shake ends, it connects through another master, which passes on bytes that
-// it can't read: TLS is between the ends. An empty node, which is not known yet, gets no such
-// detour.
+// it can't read: TLS is between the ends.
 func (p *Port) reach(ctx context.Context, node, addr, proto string, check keyCheck) (reached, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the slower way

@@ -187,8 +187,8 @@ func TestCutLineIsRelayed(t *testing.T) {
 		t.Errorf("%v relays are counted at c", n)
 	}
 
-	// Raft dials by address, and carries much.
-	s, err := a.RaftLayer().Dial(raft.ServerAddress(b.Addr().String()), 5*time.Second)
+	// Raft dials by name, and carries much.
+	s, err := a.RaftLayer().Dial(raft.ServerAddress(b.node), 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestLineThatLosesLargePacketsIsRelayed(t *testing.T) {
 		eventually(t, "alive", func() bool { return pair[0].Alive(pair[1].node) })
 		eventually(t, "calls", func() bool { return pair[0].ping(pair[1].node) == nil })
 	}
-	s, err := a.RaftLayer().Dial(raft.ServerAddress(b.Addr().String()), 5*time.Second)
+	s, err := a.RaftLayer().Dial(raft.ServerAddress(b.node), 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestLineThatLosesLargePacketsCarriesNoHeartbeats(t *testing.T) {
 	_, net, ms := newLineMasters(t, 2)
 	a, b := ms[0], ms[1]
 	go echo(b.RaftLayer())
-	s, err := a.RaftLayer().Dial(raft.ServerAddress(b.Addr().String()), 5*time.Second)
+	s, err := a.RaftLayer().Dial(raft.ServerAddress(b.node), 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
