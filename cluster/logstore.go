@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,10 +28,13 @@ type trackedLog struct {
 	refused func(error)               // gets what a disk that is not full answers; nil: nothing does
 	applied *atomic.Uint64            // index of the last entry that the state has; nil: none
 	lacking func(index uint64)        // gets the committed entry that the leader lacks; nil: nothing does
+	patient time.Duration             // for which a write may take; see hangs
 	since   atomic.Pointer[time.Time] // when the write under way began; nil: none is
 
-	mu     sync.Mutex // guards staged
+	mu     sync.Mutex // guards the fields below
 	staged uint64
+	failed error       // of a write since the last call of refusal
+	cut    []*raft.Log // the end that raft deleted, until entries were written in its place
 }
 
 var _ raft.CommitTrackingLogStore = (*trackedLog)(nil)
@@ -74,7 +78,13 @@ func (t *trackedLog) StoreLog(entry *raft.Log) error { return t.StoreLogs([]*raf
 func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 	t.mu.Lock()
 	ext := binary.BigEndian.AppendUint64(nil, t.staged)
+	cut := t.cut
 	t.mu.Unlock()
+	if len(entries) > 0 {
+		if i := cutAt(cut, entries[0].Index-1); i >= 0 { // the entry before them was cut
+			entries = append(slices.Clone(cut[:i+1]), entries...)
+		}
+	}
 	marked := make([]*raft.Log, len(entries))
 	for i, e := range entries {
 		c := *e
@@ -88,6 +98,13 @@ func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 	t.since.Store(&began)
 	err := t.LogStore.StoreLogs(marked)
 	t.since.Store(nil)
+	t.mu.Lock()
+	if err == nil {
+		t.cut = nil
+	} else {
+		t.failed = err
+	}
+	t.mu.Unlock()
 	switch {
 	case err == nil && t.wrote != nil:
 		t.wrote(time.Since(began))
@@ -97,40 +114,89 @@ func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 	return err
 }
 
+// cutAt returns the place of an entry in what was cut from the log; -1: it isn't there.
+func cutAt(cut []*raft.Log, index uint64) int {
+	if len(cut) == 0 || index < cut[0].Index || index > cut[len(cut)-1].Index {
+		return -1
+	}
+	return int(index - cut[0].Index)
+}
+
 // DeleteRange refuses to delete the end of the log from a committed entry on. Raft does that when a
 // leader has other entries there, which can't be while all disks keep what they took: a majority
 // was put back to older copies. Raft's compaction never reaches the end.
+//
+// Raft 1.8.0 counts the deleted end until it has written the leader's entries, which a full disk
+// may refuse. It would vote by that end, and as a leader write after the gap. So the end stays
+// readable here until then; a restarted master begins without it.
 func (t *trackedLog) DeleteRange(first, last uint64) error {
-	end, err := t.LogStore.LastIndex()
+	stored, err := t.LogStore.LastIndex()
 	if err != nil {
 		return fmt.Errorf("delete entries: %w", err)
 	}
 	t.mu.Lock()
-	committed := t.staged
+	committed, cut := t.staged, t.cut
 	t.mu.Unlock()
+	end := stored
+	if len(cut) > 0 {
+		end = cut[len(cut)-1].Index
+	}
+	if last < end {
+		return t.LogStore.DeleteRange(first, last)
+	}
 	if t.applied != nil {
 		committed = max(committed, t.applied.Load())
 	}
-	if last < end || first > committed {
-		return t.LogStore.DeleteRange(first, last)
+	if first <= committed {
+		if t.lacking != nil {
+			t.lacking(first)
+		}
+		return fmt.Errorf("entry %d is committed here, and the leader has another one", first)
 	}
-	if t.lacking != nil {
-		t.lacking(first)
+	if first > stored {
+		return nil // it was cut before
 	}
-	return fmt.Errorf("entry %d is committed here, and the leader has another one", first)
+	ending := make([]*raft.Log, stored-first+1, int(stored-first)+1+len(cut))
+	for i := range ending {
+		ending[i] = new(raft.Log)
+		if err := t.LogStore.GetLog(first+uint64(i), ending[i]); err != nil {
+			return fmt.Errorf("read entry %d to delete it: %w", first+uint64(i), err)
+		}
+	}
+	if err := t.LogStore.DeleteRange(first, stored); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	t.cut = append(ending, cut...)
+	t.mu.Unlock()
+	return nil
 }
 
-// hangs returns an error while a write has been under way for longer than limit.
-func (t *trackedLog) hangs(limit time.Duration) error {
-	if began := t.since.Load(); began == nil || time.Since(*began) <= limit {
+// hangs implements logDisk.
+func (t *trackedLog) hangs() error {
+	if began := t.since.Load(); began == nil || time.Since(*began) <= t.patient {
 		return nil
 	}
-	return fmt.Errorf("the disk hangs: a write of raft's log has taken longer than %v", limit)
+	return fmt.Errorf("the disk hangs: a write of raft's log has taken longer than %v", t.patient)
+}
+
+// refusal implements logDisk.
+func (t *trackedLog) refusal() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.failed
+	t.failed = nil
+	return err
 }
 
 // GetLog reads an entry without the mark.
 func (t *trackedLog) GetLog(index uint64, entry *raft.Log) error {
-	if err := t.LogStore.GetLog(index, entry); err != nil {
+	t.mu.Lock()
+	cut := t.cut
+	t.mu.Unlock()
+	if i := cutAt(cut, index); i >= 0 {
+		*entry = *cut[i]
+	} else if err := t.LogStore.GetLog(index, entry); err != nil {
 		return err
 	}
 	entry.Extensions = nil

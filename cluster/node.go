@@ -257,7 +257,7 @@ func (n *Node) openRaft() error {
 	}
 	n.snapshots = snapshots
 	logs := &trackedLog{LogStore: cache, writing: n.cfg.Writing, refused: n.diskRefused,
-		applied: &n.machine.applied, lacking: n.othersPutBack,
+		applied: &n.machine.applied, lacking: n.othersPutBack, patient: n.cfg.hangsAfter(),
 		wrote: func(took time.Duration) { n.logSync.Observe(took.Seconds()) }}
 	n.logs = logs
 	err = n.replay(logs, snapshots)
@@ -273,7 +273,7 @@ func (n *Node) openRaft() error {
 		_, mem := raft.NewInmemTransport(raft.ServerAddress(n.self.Node))
 		n.trans, trans = mem, mem
 	} else {
-		net := newTransport(n.port.RaftLayer(), n.pins, func() error { return logs.hangs(n.cfg.hangsAfter()) }, hl)
+		net := newTransport(n.port.RaftLayer(), n.pins, logs, hl)
 		n.trans, trans = net, net
 	}
 	conf := raft.DefaultConfig()

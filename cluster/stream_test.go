@@ -65,7 +65,7 @@ type deaf struct {
 func startDeaf(t *testing.T) *deaf {
 	t.Helper()
 	d := &deaf{pipes: newPipes()}
-	d.trans = newTransport(d.pipes, nil, steady, hclog.NewNullLogger())
+	d.trans = newTransport(d.pipes, nil, steady{}, hclog.NewNullLogger())
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "follower", hclog.NewNullLogger()
 	conf.HeartbeatTimeout, conf.ElectionTimeout = 1000*time.Hour, 1000*time.Hour

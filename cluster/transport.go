@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,9 +21,7 @@ import (
 // next one.
 //
 // If pins is not nil, it gives streams the names of members to dial, not addresses.
-//
-// While hangs returns an error, it sends no heartbeats and no entries.
-func newTransport(streams raft.StreamLayer, pins *Pins, hangs func() error, log hclog.Logger,
+func newTransport(streams raft.StreamLayer, pins *Pins, disk logDisk, log hclog.Logger,
 ) *transport {
 	inFlight := 1
 	if knownbug.Is(knownbug.Pipelined) {
@@ -33,10 +32,19 @@ func newTransport(streams raft.StreamLayer, pins *Pins, hangs func() error, log 
 	if pins != nil {
 		conf.ServerAddressProvider = names{}
 	}
-	t := &transport{pins: pins, hangs: hangs, ended: make(chan struct{}), calls: make(chan raft.RPC),
+	t := &transport{pins: pins, disk: disk, ended: make(chan struct{}), calls: make(chan raft.RPC),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(conf)}
 	t.passing.Go(t.pass)
 	return t
+}
+
+// logDisk is what the transport asks the disk of raft's log.
+type logDisk interface {
+	// hangs returns an error while the disk hangs: the transport sends no heartbeats and no
+	// entries.
+	hangs() error
+	// refusal returns the error of a write since it was last called; nil: none failed.
+	refusal() error
 }
 
 // names implements raft.ServerAddressProvider: raft's id of a server is the name of its node.
@@ -46,7 +54,7 @@ func (names) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	return raft.ServerAddress(id), nil
 }
 
-// transport corrects raft 1.8.0 in five ways.
+// transport corrects raft 1.8.0 in six ways.
 //
 // It sends to a server what is meant for that server. Raft sends to an address, and goes on for a
 // while after the server was removed. The address in its configuration may be from before a move,
@@ -62,6 +70,10 @@ func (names) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 // sent the snapshot again, and so on until its next snapshot: the follower never became ready
 // (github.com/hashicorp/raft, issue 205).
 //
+// It lets a follower whose disk refuses entries say so. Raft answers as if it lacked the entry
+// before them, and the leader goes back by one. A follower whose disk is full for days would be
+// sent an older snapshot than its own, and end when it misses the entries after that.
+//
 // It ends a request that stops half-way (limitedStream), because raft reads a snapshot in its main
 // loop.
 //
@@ -70,8 +82,8 @@ func (names) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 // office, and nothing could be changed before its disk comes back.
 type transport struct {
 	*raft.NetworkTransport
-	pins  *Pins
-	hangs func() error
+	pins *Pins
+	disk logDisk
 
 	mu    sync.Mutex     // guards the end, and the start of a heartbeat
 	ended chan struct{}  // closed at the end
@@ -96,7 +108,7 @@ func (t *transport) EncodePeer(id raft.ServerID, configured raft.ServerAddress) 
 // AppendEntries implements raft.Transport; a heartbeat is a request without entries.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, reply *raft.AppendEntriesResponse) error {
-	if err := t.hangs(); err != nil && !knownbug.Is(knownbug.HangingLeads) {
+	if err := t.disk.hangs(); err != nil && !knownbug.Is(knownbug.HangingLeads) {
 		return err
 	}
 	return t.NetworkTransport.AppendEntries(id, target, args, reply)
@@ -121,9 +133,11 @@ func (t *transport) pass() {
 // hand lets raft answer a call. At the end of the transport the call gets no answer, so that its
 // stream is closed: raft may still be reading a snapshot from it.
 func (t *transport) hand(call raft.RPC) {
-	if a, ok := call.Command.(*raft.AppendEntriesRequest); ok && t.hasBefore(a) {
+	a, ok := call.Command.(*raft.AppendEntriesRequest)
+	if ok && t.hasBefore(a) {
 		a.PrevLogEntry, a.PrevLogTerm = 0, 0 // nothing to compare
 	}
+	_ = t.disk.refusal() // of an earlier write
 	answers := make(chan raft.RPCResponse, 1)
 	passed := call
 	passed.RespChan = answers
@@ -134,6 +148,10 @@ func (t *transport) hand(call raft.RPC) {
 	}
 	select {
 	case answer := <-answers:
+		// The leader must learn of a newer term in any case.
+		if took, ok := answer.Response.(*raft.AppendEntriesResponse); ok && !took.Success && took.Term == a.Term {
+			answer.Error = cmp.Or(answer.Error, t.disk.refusal())
+		}
 		call.RespChan <- answer
 	case <-t.ended:
 	}

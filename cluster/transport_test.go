@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func TestFollowerThatRefusesIsNotGivenUp(t *testing.T) {
 	t.Parallel()
 	log := hclog.NewNullLogger()
 	own := newLoopback(t)
-	trans := newTransport(own, nil, steady, log)
+	trans := newTransport(own, nil, steady{}, log)
 	servers := []raft.Server{{ID: "leader", Address: raft.ServerAddress(own.Addr().String())}}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -161,7 +162,7 @@ func TestFollowerThatRefusesIsNotGivenUp(t *testing.T) {
 func TestHeartbeatsEndWithTheTransport(t *testing.T) {
 	t.Parallel()
 	layer := newLoopback(t)
-	trans := newTransport(layer, nil, steady, hclog.NewNullLogger())
+	trans := newTransport(layer, nil, steady{}, hclog.NewNullLogger())
 	var heard atomic.Int64
 	trans.SetHeartbeatHandler(func(rpc raft.RPC) {
 		heard.Add(1)
@@ -196,7 +197,7 @@ func (forgetful) Restore(r io.ReadCloser) error       { return r.Close() }
 func TestEntriesAfterASnapshotComeTwice(t *testing.T) {
 	t.Parallel()
 	layer := newLoopback(t)
-	trans := newTransport(layer, nil, steady, hclog.NewNullLogger())
+	trans := newTransport(layer, nil, steady{}, hclog.NewNullLogger())
 	addr := raft.ServerAddress(layer.Addr().String())
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "follower", hclog.NewNullLogger()
@@ -255,8 +256,106 @@ func TestEntriesAfterASnapshotComeTwice(t *testing.T) {
 	}
 }
 
-// steady says that the disk of a log does not hang.
-func steady() error { return nil }
+// steady is a disk that takes what is written, at once.
+type steady struct{}
+
+func (steady) hangs() error   { return nil }
+func (steady) refusal() error { return nil }
+
+// fullLog is a log on a disk that can be full.
+type fullLog struct {
+	raft.LogStore
+	full atomic.Bool
+}
+
+func (l *fullLog) StoreLogs(entries []*raft.Log) error {
+	if l.full.Load() {
+		return syscall.ENOSPC
+	}
+	return l.LogStore.StoreLogs(entries)
+}
+
+// A follower whose disk is full answers an error, for which raft's leader sends the same again. It
+// goes back in its log only if the follower lacks an entry, and for a newer term it resigns. After
+// a new leader cut the end of its log, a follower that can't write yet keeps what it had.
+func TestFollowerWhoseDiskIsFullSaysSo(t *testing.T) {
+	t.Parallel()
+	inner := &fullLog{LogStore: raft.NewInmemStore()}
+	log := &trackedLog{LogStore: inner}
+	layer := newLoopback(t)
+	trans := newTransport(layer, nil, log, hclog.NewNullLogger())
+	addr := raft.ServerAddress(layer.Addr().String())
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger = "follower", hclog.NewNullLogger()
+	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour
+	r, err := raft.NewRaft(conf, forgetful{}, log, raft.NewInmemStore(), raft.NewInmemSnapshotStore(), trans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trans.own.Store(r)
+	defer trans.Close()
+	defer func() { _ = r.Shutdown().Error() }()
+
+	leader := raft.NewNetworkTransport(newLoopback(t), 3, time.Minute, nil)
+	defer leader.Close()
+	send := func(term, before, beforeTerm, last uint64) string {
+		t.Helper()
+		a := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+			ID: []byte("leader"), Addr: []byte("leader")}, Term: term, PrevLogEntry: before, PrevLogTerm: beforeTerm}
+		for i := before + 1; i <= last; i++ {
+			a.Entries = append(a.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogNoop})
+		}
+		var answer raft.AppendEntriesResponse
+		switch err := leader.AppendEntries("follower", addr, a, &answer); {
+		case err != nil && strings.Contains(err.Error(), syscall.ENOSPC.Error()):
+			return "full"
+		case err != nil:
+			return err.Error()
+		case answer.Term > term:
+			return "resign"
+		case !answer.Success:
+			return "back"
+		}
+		return "taken"
+	}
+	for _, tt := range []struct {
+		name                           string
+		full                           bool
+		term, before, beforeTerm, last uint64
+		want                           string
+		has                            []uint64 // terms of the entries that raft reads
+		stored                         uint64   // the last entry on disk
+	}{
+		{"first", false, 1, 0, 0, 3, "taken", []uint64{1, 1, 1}, 3},
+		{"full", true, 1, 3, 1, 5, "full", []uint64{1, 1, 1}, 3},
+		{"full, and lacks an entry", true, 1, 4, 1, 5, "back", []uint64{1, 1, 1}, 3},
+		{"space again", false, 1, 3, 1, 5, "taken", []uint64{1, 1, 1, 1, 1}, 5},
+		{"full, from a new leader", true, 2, 3, 1, 4, "full", []uint64{1, 1, 1, 1, 1}, 3},
+		{"from the old one", true, 1, 5, 1, 6, "resign", []uint64{1, 1, 1, 1, 1}, 3},
+		{"full, cut further down", true, 3, 2, 1, 4, "full", []uint64{1, 1, 1, 1, 1}, 2},
+		{"space for one that has more of the old log", false, 4, 4, 1, 5, "taken", []uint64{1, 1, 1, 1, 4}, 5},
+		{"cut, with space", false, 5, 1, 1, 2, "taken", []uint64{1, 5}, 2},
+		{"on", false, 5, 2, 5, 4, "taken", []uint64{1, 5, 5, 5}, 4},
+	} {
+		inner.full.Store(tt.full)
+		if got := send(tt.term, tt.before, tt.beforeTerm, tt.last); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+		var has []uint64
+		for i := uint64(1); ; i++ {
+			var entry raft.Log
+			if log.GetLog(i, &entry) != nil {
+				break
+			}
+			has = append(has, entry.Term)
+		}
+		stored, _ := inner.LastIndex()
+		if !slices.Equal(has, tt.has) || stored != tt.stored || r.LastIndex() != uint64(len(tt.has)) {
+			t.Errorf("%s: entries of terms %v, %d stored, raft counts %d; want %v, %d", tt.name, has, stored,
+				r.LastIndex(), tt.has, tt.stored)
+		}
+	}
+}
 
 // dialled is a stream layer that reaches nobody, and remembers whom it was to reach.
 type dialled struct {
@@ -283,7 +382,7 @@ func TestMessagesToARemovedServerReachNoOther(t *testing.T) {
 	apply(t, state, &fsm.Found{Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, Member: self,
 		AES: "a", Session: []byte("s")}, &fsm.PutMember{Member: next})
 	layer := &dialled{loopback: newLoopback(t)}
-	trans := newTransport(layer, pins, steady, hclog.NewNullLogger())
+	trans := newTransport(layer, pins, steady{}, hclog.NewNullLogger())
 	defer trans.Close()
 	for _, id := range []raft.ServerID{"m2/1", "m2/2"} {
 		if err := trans.AppendEntries(id, "10.0.0.2:4520", &raft.AppendEntriesRequest{Term: 1},
