@@ -33,6 +33,7 @@ type trackedLog struct {
 
 	mu     sync.Mutex // guards the fields below
 	staged uint64
+	agreed uint64      // staged, of what is stored: the leader has the same entries up to here
 	failed error       // of a write since the last call of refusal
 	cut    []*raft.Log // the end that raft deleted, until entries were written in its place
 }
@@ -77,9 +78,9 @@ func (t *trackedLog) StoreLog(entry *raft.Log) error { return t.StoreLogs([]*raf
 // sends to peers.
 func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 	t.mu.Lock()
-	ext := binary.BigEndian.AppendUint64(nil, t.staged)
-	cut := t.cut
+	staged, cut := t.staged, t.cut
 	t.mu.Unlock()
+	ext := binary.BigEndian.AppendUint64(nil, staged)
 	if len(entries) > 0 {
 		if i := cutAt(cut, entries[0].Index-1); i >= 0 { // the entry before them was cut
 			entries = append(slices.Clone(cut[:i+1]), entries...)
@@ -100,7 +101,7 @@ func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 	t.since.Store(nil)
 	t.mu.Lock()
 	if err == nil {
-		t.cut = nil
+		t.cut, t.agreed = nil, staged
 	} else {
 		t.failed = err
 	}
@@ -135,7 +136,7 @@ func (t *trackedLog) DeleteRange(first, last uint64) error {
 		return fmt.Errorf("delete entries: %w", err)
 	}
 	t.mu.Lock()
-	committed, cut := t.staged, t.cut
+	committed, cut := t.agreed, t.cut
 	t.mu.Unlock()
 	end := stored
 	if len(cut) > 0 {

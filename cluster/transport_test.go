@@ -288,6 +288,7 @@ func TestFollowerWhoseDiskIsFullSaysSo(t *testing.T) {
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "follower", hclog.NewNullLogger()
 	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour
+	conf.RestoreCommittedLogs = true
 	r, err := raft.NewRaft(conf, forgetful{}, log, raft.NewInmemStore(), raft.NewInmemSnapshotStore(), trans)
 	if err != nil {
 		t.Fatal(err)
@@ -298,10 +299,11 @@ func TestFollowerWhoseDiskIsFullSaysSo(t *testing.T) {
 
 	leader := raft.NewNetworkTransport(newLoopback(t), 3, time.Minute, nil)
 	defer leader.Close()
-	send := func(term, before, beforeTerm, last uint64) string {
+	send := func(term, before, beforeTerm, last, commit uint64) string {
 		t.Helper()
 		a := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
-			ID: []byte("leader"), Addr: []byte("leader")}, Term: term, PrevLogEntry: before, PrevLogTerm: beforeTerm}
+			ID: []byte("leader"), Addr: []byte("leader")}, Term: term, PrevLogEntry: before, PrevLogTerm: beforeTerm,
+			LeaderCommitIndex: commit}
 		for i := before + 1; i <= last; i++ {
 			a.Entries = append(a.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogNoop})
 		}
@@ -319,26 +321,30 @@ func TestFollowerWhoseDiskIsFullSaysSo(t *testing.T) {
 		return "taken"
 	}
 	for _, tt := range []struct {
-		name                           string
-		full                           bool
-		term, before, beforeTerm, last uint64
-		want                           string
-		has                            []uint64 // terms of the entries that raft reads
-		stored                         uint64   // the last entry on disk
+		name                                   string
+		full                                   bool
+		term, before, beforeTerm, last, commit uint64
+		want                                   string
+		has                                    []uint64 // terms of the entries that raft reads
+		stored                                 uint64   // the last entry on disk
 	}{
-		{"first", false, 1, 0, 0, 3, "taken", []uint64{1, 1, 1}, 3},
-		{"full", true, 1, 3, 1, 5, "full", []uint64{1, 1, 1}, 3},
-		{"full, and lacks an entry", true, 1, 4, 1, 5, "back", []uint64{1, 1, 1}, 3},
-		{"space again", false, 1, 3, 1, 5, "taken", []uint64{1, 1, 1, 1, 1}, 5},
-		{"full, from a new leader", true, 2, 3, 1, 4, "full", []uint64{1, 1, 1, 1, 1}, 3},
-		{"from the old one", true, 1, 5, 1, 6, "resign", []uint64{1, 1, 1, 1, 1}, 3},
-		{"full, cut further down", true, 3, 2, 1, 4, "full", []uint64{1, 1, 1, 1, 1}, 2},
-		{"space for one that has more of the old log", false, 4, 4, 1, 5, "taken", []uint64{1, 1, 1, 1, 4}, 5},
-		{"cut, with space", false, 5, 1, 1, 2, "taken", []uint64{1, 5}, 2},
-		{"on", false, 5, 2, 5, 4, "taken", []uint64{1, 5, 5, 5}, 4},
+		{"first", false, 1, 0, 0, 3, 1, "taken", []uint64{1, 1, 1}, 3},
+		{"full", true, 1, 3, 1, 5, 1, "full", []uint64{1, 1, 1}, 3},
+		{"full, and lacks an entry", true, 1, 4, 1, 5, 1, "back", []uint64{1, 1, 1}, 3},
+		{"space again", false, 1, 3, 1, 5, 1, "taken", []uint64{1, 1, 1, 1, 1}, 5},
+		{"full, from a new leader", true, 2, 3, 1, 4, 1, "full", []uint64{1, 1, 1, 1, 1}, 3},
+		{"from the old one", true, 1, 5, 1, 6, 1, "resign", []uint64{1, 1, 1, 1, 1}, 3},
+		{"full, cut further down", true, 3, 2, 1, 4, 1, "full", []uint64{1, 1, 1, 1, 1}, 2},
+		{"space for one that has more of the old log", false, 4, 4, 1, 5, 1, "taken", []uint64{1, 1, 1, 1, 4}, 5},
+		{"cut, with space", false, 5, 1, 1, 2, 1, "taken", []uint64{1, 5}, 2},
+		{"on", false, 5, 2, 5, 4, 4, "taken", []uint64{1, 5, 5, 5}, 4},
+		{"more", false, 5, 4, 5, 6, 4, "taken", []uint64{1, 5, 5, 5, 5, 5}, 6},
+		{"full, and committed elsewhere", true, 6, 4, 5, 5, 5, "full", []uint64{1, 5, 5, 5, 5, 5}, 4},
+		{"full still", true, 6, 4, 5, 5, 5, "full", []uint64{1, 5, 5, 5, 5, 5}, 4},
+		{"with space", false, 6, 4, 5, 5, 5, "taken", []uint64{1, 5, 5, 5, 6}, 5},
 	} {
 		inner.full.Store(tt.full)
-		if got := send(tt.term, tt.before, tt.beforeTerm, tt.last); got != tt.want {
+		if got := send(tt.term, tt.before, tt.beforeTerm, tt.last, tt.commit); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 		var has []uint64
