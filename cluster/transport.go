@@ -5,12 +5,16 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"clustermaster/test/knownbug"
 )
+
+// lookForHang is the time between two looks at the disk while raft answers a call.
+const lookForHang = time.Second
 
 // newTransport makes raft's transport to its peers.
 //
@@ -131,7 +135,8 @@ func (t *transport) pass() {
 }
 
 // hand lets raft answer a call. At the end of the transport the call gets no answer, so that its
-// stream is closed: raft may still be reading a snapshot from it.
+// stream is closed: raft may still be reading a snapshot from it. Calls that come while the disk
+// hangs are refused, or each would keep its stream until the disk answers.
 func (t *transport) hand(call raft.RPC) {
 	a, ok := call.Command.(*raft.AppendEntriesRequest)
 	if ok && t.hasBefore(a) {
@@ -141,19 +146,33 @@ func (t *transport) hand(call raft.RPC) {
 	answers := make(chan raft.RPCResponse, 1)
 	passed := call
 	passed.RespChan = answers
-	select {
-	case t.calls <- passed:
-	case <-t.ended:
-		return
-	}
-	select {
-	case answer := <-answers:
-		// The leader must learn of a newer term in any case.
-		if took, ok := answer.Response.(*raft.AppendEntriesResponse); ok && !took.Success && took.Term == a.Term {
-			answer.Error = cmp.Or(answer.Error, t.disk.refusal())
+	calls := t.calls
+	var others <-chan raft.RPC // nil unless the disk hangs
+	var hangs error
+	look := time.NewTicker(lookForHang)
+	defer look.Stop()
+	for {
+		select {
+		case calls <- passed:
+			calls = nil
+		case <-look.C:
+			others = nil
+			if hangs = t.disk.hangs(); hangs != nil {
+				others = t.NetworkTransport.Consumer()
+			}
+		case other := <-others:
+			other.Respond(nil, hangs)
+		case answer := <-answers:
+			// The leader must learn of a newer term in any case.
+			took, ok := answer.Response.(*raft.AppendEntriesResponse)
+			if ok && !took.Success && took.Term == a.Term {
+				answer.Error = cmp.Or(answer.Error, t.disk.refusal())
+			}
+			call.RespChan <- answer
+			return
+		case <-t.ended:
+			return
 		}
-		call.RespChan <- answer
-	case <-t.ended:
 	}
 }
 

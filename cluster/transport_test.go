@@ -363,6 +363,56 @@ func TestFollowerWhoseDiskIsFullSaysSo(t *testing.T) {
 	}
 }
 
+// hanging is a disk that hangs until it is told otherwise.
+type hanging struct {
+	steady
+	over atomic.Bool
+}
+
+func (h *hanging) hangs() error {
+	if h.over.Load() {
+		return nil
+	}
+	return errors.New("the disk hangs")
+}
+
+// What a leader sends while the disk of its follower hangs is refused, but for the first call. Each
+// would keep its stream until the disk answers, which may take days.
+func TestCallsDoNotWaitForAHangingDisk(t *testing.T) {
+	t.Parallel()
+	disk := &hanging{}
+	layer := newLoopback(t)
+	trans := newTransport(layer, nil, disk, hclog.NewNullLogger())
+	defer trans.Close()
+	addr := raft.ServerAddress(layer.Addr().String())
+	leader := raft.NewNetworkTransport(newLoopback(t), 3, time.Minute, nil)
+	defer leader.Close()
+	send := func() error {
+		var answer raft.AppendEntriesResponse
+		return leader.AppendEntries("follower", addr, &raft.AppendEntriesRequest{Term: 1,
+			RPCHeader: raft.RPCHeader{Addr: []byte("leader")}, Entries: []*raft.Log{{Index: 1, Term: 1}}}, &answer)
+	}
+	first := make(chan error, 1)
+	go func() { first <- send() }()
+	writing := <-trans.Consumer() // raft took it, and hangs in its write
+	for range 3 {
+		if err := send(); err == nil || err.Error() != "the disk hangs" {
+			t.Fatalf("while the disk hangs: %v", err)
+		}
+	}
+	disk.over.Store(true)
+	writing.Respond(&raft.AppendEntriesResponse{Term: 1, Success: true}, nil)
+	if err := <-first; err != nil {
+		t.Errorf("the call that hung: %v", err)
+	}
+	go func() { first <- send() }()
+	call := <-trans.Consumer()
+	call.Respond(&raft.AppendEntriesResponse{Term: 1, Success: true}, nil)
+	if err := <-first; err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
 // dialled is a stream layer that reaches nobody, and remembers whom it was to reach.
 type dialled struct {
 	loopback
