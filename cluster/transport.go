@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
+	"io"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -36,7 +38,7 @@ func newTransport(streams raft.StreamLayer, pins *Pins, disk logDisk, log hclog.
 	if pins != nil {
 		conf.ServerAddressProvider = names{}
 	}
-	t := &transport{pins: pins, disk: disk, ended: make(chan struct{}), calls: make(chan raft.RPC),
+	t := &transport{pins: pins, disk: disk, log: log, ended: make(chan struct{}), calls: make(chan raft.RPC),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(conf)}
 	t.passing.Go(t.pass)
 	return t
@@ -58,7 +60,7 @@ func (names) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	return raft.ServerAddress(id), nil
 }
 
-// transport corrects raft 1.8.0 in six ways.
+// transport corrects raft 1.8.0 in seven ways.
 //
 // It sends to a server what is meant for that server. Raft sends to an address, and goes on for a
 // while after the server was removed. The address in its configuration may be from before a move,
@@ -78,6 +80,9 @@ func (names) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 // before them, and the leader goes back by one. A follower whose disk is full for days would be
 // sent an older snapshot than its own, and end when it misses the entries after that.
 //
+// It refuses a snapshot that is older than the state, which raft would go back to. A leader sends
+// one if it was put back to an older disk, or if raft is wrong about the follower.
+//
 // It ends a request that stops half-way (limitedStream), because raft reads a snapshot in its main
 // loop.
 //
@@ -88,6 +93,7 @@ type transport struct {
 	*raft.NetworkTransport
 	pins *Pins
 	disk logDisk
+	log  hclog.Logger
 
 	mu    sync.Mutex     // guards the end, and the start of a heartbeat
 	ended chan struct{}  // closed at the end
@@ -142,6 +148,13 @@ func (t *transport) hand(call raft.RPC) {
 	if ok && t.hasBefore(a) {
 		a.PrevLogEntry, a.PrevLogTerm = 0, 0 // nothing to compare
 	}
+	if s, ok := call.Command.(*raft.InstallSnapshotRequest); ok {
+		if err := t.older(s); err != nil {
+			_, _ = io.Copy(io.Discard, call.Reader) // the next call follows it
+			call.Respond(&raft.InstallSnapshotResponse{Term: s.Term}, err)
+			return
+		}
+	}
 	_ = t.disk.refusal() // of an earlier write
 	answers := make(chan raft.RPCResponse, 1)
 	passed := call
@@ -187,6 +200,18 @@ func (t *transport) hasBefore(a *raft.AppendEntriesRequest) bool {
 	stats := own.Stats()
 	return stats["last_snapshot_index"] == strconv.FormatUint(a.PrevLogEntry, 10) &&
 		stats["last_snapshot_term"] == strconv.FormatUint(a.PrevLogTerm, 10)
+}
+
+// older returns an error if raft would go back to a snapshot. Raft refuses those of older terms.
+func (t *transport) older(s *raft.InstallSnapshotRequest) error {
+	own := t.own.Load()
+	if own == nil || s.Term < own.CurrentTerm() || s.LastLogIndex >= own.AppliedIndex() {
+		return nil
+	}
+	err := fmt.Errorf("the leader's snapshot ends with entry %d, and entry %d is applied here; do masters run with older copies of their data directories?",
+		s.LastLogIndex, own.AppliedIndex())
+	t.log.Error("refused an older snapshot", "err", err)
+	return err
 }
 
 // SetHeartbeatHandler implements raft.Transport.

@@ -193,7 +193,8 @@ func (forgetful) Apply(*raft.Log) any                 { return nil }
 func (forgetful) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("none") }
 func (forgetful) Restore(r io.ReadCloser) error       { return r.Close() }
 
-// A follower takes the entries after its snapshot again when the leader sends them again.
+// A follower takes the entries after its snapshot again when the leader sends them again. It does
+// not go back to an older one.
 func TestEntriesAfterASnapshotComeTwice(t *testing.T) {
 	t.Parallel()
 	layer := newLoopback(t)
@@ -217,10 +218,12 @@ func TestEntriesAfterASnapshotComeTwice(t *testing.T) {
 	servers := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{
 		{ID: "leader", Address: "leader"}, {ID: "follower", Address: addr}}})
 	var installed raft.InstallSnapshotResponse
-	if err := leader.InstallSnapshot("follower", addr, &raft.InstallSnapshotRequest{RPCHeader: header,
-		SnapshotVersion: raft.SnapshotVersionMax, Term: 2, LastLogIndex: 113, LastLogTerm: 2,
-		Configuration: servers, ConfigurationIndex: 1, Size: 1}, &installed, strings.NewReader("x")); err != nil ||
-		!installed.Success {
+	install := func(term, last uint64) error {
+		return leader.InstallSnapshot("follower", addr, &raft.InstallSnapshotRequest{RPCHeader: header,
+			SnapshotVersion: raft.SnapshotVersionMax, Term: term, LastLogIndex: last, LastLogTerm: 2,
+			Configuration: servers, ConfigurationIndex: 1, Size: 1}, &installed, strings.NewReader("x"))
+	}
+	if err := install(2, 113); err != nil || !installed.Success {
 		t.Fatalf("install the snapshot: %+v, %v", installed, err)
 	}
 	send := func(before, term, first, last uint64) bool {
@@ -253,6 +256,21 @@ func TestEntriesAfterASnapshotComeTwice(t *testing.T) {
 	}
 	if last := r.LastIndex(); last != 119 {
 		t.Errorf("the log ends with %d", last)
+	}
+
+	// An older snapshot is refused, and what follows it on the same stream is understood. A leader
+	// of an older term learns the new one.
+	if err := install(3, 112); err == nil || !strings.Contains(err.Error(), "ends with entry 112") {
+		t.Errorf("an older snapshot: %v", err)
+	}
+	if r.AppliedIndex() != 113 || !send(119, 3, 120, 120) {
+		t.Errorf("after an older snapshot: %d are applied, or no more entries are taken", r.AppliedIndex())
+	}
+	if err := install(2, 112); err != nil || installed.Success || installed.Term != 3 {
+		t.Errorf("from a former leader: %+v, %v", installed, err)
+	}
+	if err := install(3, 121); err != nil || !installed.Success || r.AppliedIndex() != 121 {
+		t.Errorf("a newer snapshot: %+v, %v, %d are applied", installed, err, r.AppliedIndex())
 	}
 }
 
