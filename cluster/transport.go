@@ -150,8 +150,10 @@ func (t *transport) hand(call raft.RPC) {
 	}
 	if s, ok := call.Command.(*raft.InstallSnapshotRequest); ok {
 		if err := t.older(s); err != nil {
-			_, _ = io.Copy(io.Discard, call.Reader) // the next call follows it
-			call.Respond(&raft.InstallSnapshotResponse{Term: s.Term}, err)
+			go func() { // other calls do not wait for the rest of it
+				_, _ = io.Copy(io.Discard, call.Reader) // the next call follows on this stream
+				call.Respond(&raft.InstallSnapshotResponse{Term: s.Term}, err)
+			}()
 			return
 		}
 	}
