@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/netip"
@@ -141,8 +142,8 @@ func (m *master) start() error {
 	m.mu.Unlock()
 	i := &instance{m: m, host: &host{f: m.w.net, ip: m.ip, dead: make(chan struct{})}, files: files,
 		counts: prometheus.NewRegistry(), began: time.Now(), gen: gen, ended: make(chan struct{})}
-	log := slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	log = log.With("gen", gen)
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(m.log, m.w.kept), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log = log.With("master", m.id, "gen", gen)
 	key, err := peer.LoadNodeKey(m.small, nil)
 	if err != nil {
 		return err
@@ -382,6 +383,7 @@ type world struct {
 	tombstones time.Duration
 	zombies    sync.WaitGroup
 	began      time.Time
+	kept       io.Writer // gets each log line as it comes; see -logs
 
 	load     *load
 	onStart  func(*instance)
@@ -397,9 +399,17 @@ type world struct {
 
 func newWorld(seed uint64, n int, dir string) *world {
 	chance := rng(seed, "world")
-	w := &world{seed: seed, ledger: newLedger(), partitions: 64, began: time.Now(),
+	w := &world{seed: seed, ledger: newLedger(), partitions: 64, began: time.Now(), kept: io.Discard,
 		deadAfter: time.Duration(15+chance.IntN(600)) * time.Second,
 		net:       newFabric(seed, time.Duration(1+chance.IntN(20))*time.Millisecond)}
+	if *logs != "" {
+		kept, err := os.Create(filepath.Join(*logs, fmt.Sprintf("seed-%d.log", seed)))
+		if err != nil {
+			w.fault("%v", err)
+		} else {
+			w.kept = kept
+		}
+	}
 	w.snapshotAfter = []uint64{8, 64}[rng(seed, "snapshots").IntN(2)]
 	w.tombstones = []time.Duration{10 * time.Second, 10 * time.Minute}[chance.IntN(2)]
 	if !long() {
@@ -440,7 +450,9 @@ func (w *world) fault(format string, args ...any) {
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.trace = append(w.trace, fmt.Sprintf("%12v ", time.Since(w.began))+fmt.Sprintf(format, args...))
+	line := fmt.Sprintf("%12v ", time.Since(w.began)) + fmt.Sprintf(format, args...)
+	w.trace = append(w.trace, line)
+	fmt.Fprintln(w.kept, line)
 }
 
 // watchLeader notes the terms in which an instance says that it leads.

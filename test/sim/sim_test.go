@@ -28,6 +28,7 @@ import (
 )
 
 var (
+	logs    = flag.String("logs", "", "keep what masters log in this folder as it comes, even if the process panics")
 	oneSeed = flag.Uint64("seed", 0, "run this seed alone")
 	replays = flag.Int("replays", 0, "run so many seeds twice and compare")
 	scenes  = flag.Bool("scenes", long(), "play scenes of several steps, too")
