@@ -432,7 +432,7 @@ func TestStrangersEvents(t *testing.T) {
 	t.Parallel()
 	k := newOrderKit(t, nil)
 	now := time.Now()
-	k.Master.now = func() time.Time { return now }
+	k.Master.steady = func() time.Time { return now }
 	for _, tt := range []struct {
 		jid any
 		tag string

@@ -34,7 +34,7 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 		if errors.Is(err, acl.ErrBlacklisted) {
 			reply = notAuthorized
 		} else if has(o.load, "jid") {
-			if m.strangers.take(m.now()) {
+			if m.strangers.take(m.steady()) {
 				m.tellRefused(o.load, o.load.String("jid"), reply)
 			} else {
 				m.metrics.orders.WithLabelValues(o.cmd, "untold").Inc()

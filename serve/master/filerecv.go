@@ -51,7 +51,7 @@ func (m *Master) fileRecv(ctx context.Context, c *call) (any, error) {
 	if err := m.space(c); err != nil {
 		return nil, err
 	}
-	if !m.ownFiles.take(c.ID, int64(len(data)), m.now()) {
+	if !m.ownFiles.take(c.ID, int64(len(data)), m.steady()) {
 		m.refused.note("quota_files", c.ID, c.remote)
 		return false, nil
 	}

@@ -28,6 +28,7 @@ type Master struct {
 	metrics *metrics
 	refused *refusals
 	now     func() time.Time
+	steady  func() time.Time // for rates: steps of the clock do not show in its differences
 
 	groups   atomic.Pointer[value.Map] // set by SetNodegroups; nil: those of opts
 	keys     *keyring
@@ -92,7 +93,7 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 	}
 	mt := newMetrics(reg)
 	m := &Master{
-		deps: deps, opts: opts, log: log, metrics: mt, now: deps.Clock,
+		deps: deps, opts: opts, log: log, metrics: mt, now: deps.Clock, steady: time.Now,
 		refused:   &refusals{log: log, metrics: mt, seen: make(map[string]*refusalLog)},
 		keys:      newKeyring(deps.Keys, deps.Cluster),
 		autosign:  newAutosign(opts, log),

@@ -70,7 +70,7 @@ func (m *Master) mayBegin(c *call) bool {
 	if _, known := m.known.get(jid); known {
 		return true
 	}
-	return m.ownJobs.take(c.ID, 1, m.now())
+	return m.ownJobs.take(c.ID, 1, m.steady())
 }
 
 // space refuses requests that need more disk space while there is little. The minion gets no reply
