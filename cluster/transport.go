@@ -150,10 +150,7 @@ func (t *transport) hand(call raft.RPC) {
 	}
 	if s, ok := call.Command.(*raft.InstallSnapshotRequest); ok {
 		if err := t.older(s); err != nil {
-			go func() { // other calls do not wait for the rest of it
-				_, _ = io.Copy(io.Discard, call.Reader) // the next call follows on this stream
-				call.Respond(&raft.InstallSnapshotResponse{Term: s.Term}, err)
-			}()
+			refuse(call, &raft.InstallSnapshotResponse{Term: s.Term}, err)
 			return
 		}
 	}
@@ -176,7 +173,7 @@ func (t *transport) hand(call raft.RPC) {
 				others = t.NetworkTransport.Consumer()
 			}
 		case other := <-others:
-			other.Respond(nil, hangs)
+			refuse(other, nil, hangs)
 		case answer := <-answers:
 			// The leader must learn of a newer term in any case.
 			took, ok := answer.Response.(*raft.AppendEntriesResponse)
@@ -189,6 +186,17 @@ func (t *transport) hand(call raft.RPC) {
 			return
 		}
 	}
+}
+
+// refuse answers a call that raft is not to see, once the rest of it was read: the next call
+// follows on the same stream. It does not wait for that.
+func refuse(call raft.RPC, answer any, err error) {
+	go func() {
+		if call.Reader != nil { // a snapshot
+			_, _ = io.Copy(io.Discard, call.Reader)
+		}
+		call.Respond(answer, err)
+	}()
 }
 
 // hasBefore reports whether raft's snapshot ends with the entry before those of a call. Then all
