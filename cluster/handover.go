@@ -93,7 +93,10 @@ func (n *Node) transferHere(ctx context.Context, to, not string) (string, error)
 		if err == nil {
 			break
 		}
-		if try == transferTries || ctx.Err() != nil || !n.IsLeader() {
+		if !n.IsLeader() { // the next one is to be asked
+			return "", fmt.Errorf("%w: %w", errElsewhere, err)
+		}
+		if try == transferTries || ctx.Err() != nil {
 			return "", fmt.Errorf("hand leadership to %s: %w", m.ID, err)
 		}
 		n.log.Info("leadership not handed over yet", "peer", m.ID, "try", try, "err", err)
