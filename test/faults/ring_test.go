@@ -26,6 +26,7 @@ type writer struct {
 	by      map[string]string // jid to minion
 	next    int
 	lost    int // without an answer
+	refused int // with False, as by a quota; the master's log names the reason
 }
 
 // newWriter makes minions whose keys are accepted; they talk to the given masters.
@@ -54,7 +55,11 @@ func (w *writer) one(m *minion, size int) {
 	val := jid + string(bytes.Repeat([]byte{'x'}, size))
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	_, err := m.ask(ctx, at, m.returned(jid, "test.echo", val))
+	raw, err := m.ask(ctx, at, m.returned(jid, "test.echo", val))
+	var reply any
+	if err == nil {
+		reply, err = value.Unpack(raw)
+	}
 	if err != nil {
 		_, _ = m.signIn(ctx, at) // as a minion does: the keys may have been rotated
 	}
@@ -62,6 +67,10 @@ func (w *writer) one(m *minion, size int) {
 	defer w.mu.Unlock()
 	if err != nil {
 		w.lost++ // it may have been stored, or not
+		return
+	}
+	if reply != nil {
+		w.refused++
 		return
 	}
 	w.acked[jid], w.by[jid] = val, m.id
@@ -90,7 +99,7 @@ func (w *writer) write(t *testing.T, n, size int) {
 func (w *writer) during(t *testing.T, perSecond, size int) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	acked, lost := w.counts()
+	acked, lost, _ := w.counts()
 	var wg sync.WaitGroup
 	for _, m := range w.minions {
 		wg.Go(func() {
@@ -110,8 +119,11 @@ func (w *writer) during(t *testing.T, perSecond, size int) (stop func()) {
 		t.Helper()
 		cancel()
 		wg.Wait()
-		taken, failed := w.counts()
+		taken, failed, refused := w.counts()
 		taken, failed = taken-acked, failed-lost
+		if refused > 0 {
+			t.Errorf("%d returns were refused; the masters' logs name the reason", refused)
+		}
 		t.Logf("%d returns were taken meanwhile, %d had no answer", taken, failed)
 		if taken == 0 || 9*taken < failed {
 			t.Errorf("too few returns were taken: %d, and %d had no answer", taken, failed)
@@ -119,11 +131,11 @@ func (w *writer) during(t *testing.T, perSecond, size int) (stop func()) {
 	}
 }
 
-// counts are the acknowledged returns so far, and those without an answer.
-func (w *writer) counts() (acked, lost int) {
+// counts are the returns so far: acknowledged, without an answer, and refused.
+func (w *writer) counts() (acked, lost, refused int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.acked), w.lost
+	return len(w.acked), w.lost, w.refused
 }
 
 // found expects every acknowledged return on these masters, looked up by jid.
