@@ -188,8 +188,8 @@ func (t *transport) hand(call raft.RPC) {
 	}
 }
 
-// refuse answers a call that raft is not to see, once the rest of it was read: the next call
-// follows on the same stream. It does not wait for that.
+// refuse answers a call that raft is not to see, once the rest of it was read: else the leader
+// would see a broken stream, not the error. It does not wait for that.
 func refuse(call raft.RPC, answer any, err error) {
 	go func() {
 		if call.Reader != nil { // a snapshot
@@ -218,7 +218,7 @@ func (t *transport) older(s *raft.InstallSnapshotRequest) error {
 	if own == nil || s.Term < own.CurrentTerm() || s.LastLogIndex >= own.AppliedIndex() {
 		return nil
 	}
-	err := fmt.Errorf("the leader's snapshot ends with entry %d, and entry %d is applied here; do masters run with older copies of their data directories?",
+	err := fmt.Errorf("the leader's snapshot ends with entry %d, and entry %d is applied here: its disk is older than this one, or it is wrong about this master",
 		s.LastLogIndex, own.AppliedIndex())
 	t.log.Error("refused an older snapshot", "err", err)
 	return err

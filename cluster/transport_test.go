@@ -258,8 +258,7 @@ func TestEntriesAfterASnapshotComeTwice(t *testing.T) {
 		t.Errorf("the log ends with %d", last)
 	}
 
-	// An older snapshot is refused, and what follows it on the same stream is understood. A leader
-	// of an older term learns the new one.
+	// An older snapshot is refused. A leader of an older term learns the new one.
 	if err := install(3, 112); err == nil || !strings.Contains(err.Error(), "ends with entry 112") {
 		t.Errorf("an older snapshot: %v", err)
 	}
@@ -381,6 +380,14 @@ func TestFollowerWhoseDiskIsFullSaysSo(t *testing.T) {
 	}
 }
 
+// zeros is endless.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
 // hanging is a disk that hangs until it is told otherwise.
 type hanging struct {
 	steady
@@ -413,10 +420,11 @@ func TestCallsDoNotWaitForAHangingDisk(t *testing.T) {
 	first := make(chan error, 1)
 	go func() { first <- send() }()
 	writing := <-trans.Consumer() // raft took it, and hangs in its write
-	install := func() error {     // what follows a snapshot on its stream is understood
+	install := func() error {     // more than a socket holds
+		const size = 16 << 20
 		var answer raft.InstallSnapshotResponse
-		return leader.InstallSnapshot("follower", addr, &raft.InstallSnapshotRequest{Term: 1, Size: 1},
-			&answer, strings.NewReader("x"))
+		return leader.InstallSnapshot("follower", addr, &raft.InstallSnapshotRequest{Term: 1, Size: size},
+			&answer, io.LimitReader(zeros{}, size))
 	}
 	for _, call := range []func() error{send, install, send} {
 		if err := call(); err == nil || err.Error() != "the disk hangs" {
