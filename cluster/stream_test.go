@@ -57,33 +57,44 @@ func (d dialPipes) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 
 // deaf is a raft node that follows and never stands for election, in a bubble.
 type deaf struct {
-	*raft.Raft
-	trans *transport
+	*lone
 	pipes *pipes
 }
 
 func startDeaf(t *testing.T) *deaf {
 	t.Helper()
-	d := &deaf{pipes: newPipes()}
-	d.trans = newTransport(d.pipes, nil, steady{}, hclog.NewNullLogger())
+	p := newPipes()
+	return &deaf{startLone(t, p, raft.NewInmemStore()), p}
+}
+
+// lone is raft's follower, which never stands for election.
+type lone struct {
+	*raft.Raft
+	log   *trackedLog
+	trans *transport
+}
+
+func startLone(t *testing.T, streams raft.StreamLayer, disk raft.LogStore) *lone {
+	t.Helper()
+	log := &trackedLog{LogStore: disk, patient: time.Hour}
+	trans := newTransport(streams, nil, log, hclog.NewNullLogger())
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "follower", hclog.NewNullLogger()
 	conf.HeartbeatTimeout, conf.ElectionTimeout = 1000*time.Hour, 1000*time.Hour
-	store := raft.NewInmemStore()
-	r, err := raft.NewRaft(conf, forgetful{}, store, store, raft.NewInmemSnapshotStore(), d.trans)
+	conf.RestoreCommittedLogs = true
+	r, err := raft.NewRaft(conf, forgetful{}, log, raft.NewInmemStore(), raft.NewInmemSnapshotStore(), trans)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Raft = r
-	d.trans.own.Store(r)
-	return d
+	trans.own.Store(r)
+	return &lone{r, log, trans}
 }
 
 // end ends the node. It waits for raft, which waits for its main loop.
-func (d *deaf) end(t *testing.T) {
+func (l *lone) end(t *testing.T) {
 	t.Helper()
-	ended := d.Shutdown()
-	if err := d.trans.Close(); err != nil {
+	ended := l.Shutdown()
+	if err := l.trans.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := ended.Error(); err != nil {
@@ -106,14 +117,19 @@ func endPeer(t *testing.T, p *raft.NetworkTransport) {
 
 var fromLeader = raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("leader"), Addr: []byte("leader")}
 
+// snapshotOf is what a leader sends before the data of a snapshot, which ends with the entry last.
+func snapshotOf(term, last uint64, size int64) *raft.InstallSnapshotRequest {
+	return &raft.InstallSnapshotRequest{RPCHeader: fromLeader, SnapshotVersion: raft.SnapshotVersionMax,
+		Term: term, LastLogIndex: last, LastLogTerm: 2, Size: size,
+		Configuration: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{
+			{ID: "leader", Address: "leader"}, {ID: "follower", Address: "follower"}}}),
+		ConfigurationIndex: 1}
+}
+
 // install sends a snapshot.
 func install(p *raft.NetworkTransport, size int64, data io.Reader) (raft.InstallSnapshotResponse, error) {
 	var got raft.InstallSnapshotResponse
-	err := p.InstallSnapshot("follower", "follower", &raft.InstallSnapshotRequest{RPCHeader: fromLeader,
-		SnapshotVersion: raft.SnapshotVersionMax, Term: 2, LastLogIndex: 113, LastLogTerm: 2, Size: size,
-		Configuration: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{
-			{ID: "leader", Address: "leader"}, {ID: "follower", Address: "follower"}}}),
-		ConfigurationIndex: 1}, &got, data)
+	err := p.InstallSnapshot("follower", "follower", snapshotOf(2, 113, size), &got, data)
 	return got, err
 }
 

@@ -198,37 +198,21 @@ func (forgetful) Restore(r io.ReadCloser) error       { return r.Close() }
 func TestEntriesAfterASnapshotComeTwice(t *testing.T) {
 	t.Parallel()
 	layer := newLoopback(t)
-	trans := newTransport(layer, nil, steady{}, hclog.NewNullLogger())
 	addr := raft.ServerAddress(layer.Addr().String())
-	conf := raft.DefaultConfig()
-	conf.LocalID, conf.Logger = "follower", hclog.NewNullLogger()
-	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour
-	store := raft.NewInmemStore()
-	r, err := raft.NewRaft(conf, forgetful{}, store, store, raft.NewInmemSnapshotStore(), trans)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trans.own.Store(r)
-	defer trans.Close()
-	defer func() { _ = r.Shutdown().Error() }()
-
+	r := startLone(t, layer, raft.NewInmemStore())
+	defer r.end(t)
 	leader := raft.NewNetworkTransport(newLoopback(t), 3, time.Minute, nil)
 	defer leader.Close()
-	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("leader"), Addr: []byte("leader")}
-	servers := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{
-		{ID: "leader", Address: "leader"}, {ID: "follower", Address: addr}}})
 	var installed raft.InstallSnapshotResponse
 	install := func(term, last uint64) error {
-		return leader.InstallSnapshot("follower", addr, &raft.InstallSnapshotRequest{RPCHeader: header,
-			SnapshotVersion: raft.SnapshotVersionMax, Term: term, LastLogIndex: last, LastLogTerm: 2,
-			Configuration: servers, ConfigurationIndex: 1, Size: 1}, &installed, strings.NewReader("x"))
+		return leader.InstallSnapshot("follower", addr, snapshotOf(term, last, 1), &installed, strings.NewReader("x"))
 	}
 	if err := install(2, 113); err != nil || !installed.Success {
 		t.Fatalf("install the snapshot: %+v, %v", installed, err)
 	}
 	send := func(before, term, first, last uint64) bool {
 		t.Helper()
-		a := &raft.AppendEntriesRequest{RPCHeader: header, Term: 3, PrevLogEntry: before, PrevLogTerm: term}
+		a := &raft.AppendEntriesRequest{RPCHeader: fromLeader, Term: 3, PrevLogEntry: before, PrevLogTerm: term}
 		for i := first; i <= last; i++ {
 			a.Entries = append(a.Entries, &raft.Log{Index: i, Term: 3, Type: raft.LogNoop})
 		}
@@ -298,29 +282,16 @@ func (l *fullLog) StoreLogs(entries []*raft.Log) error {
 func TestFollowerWhoseDiskIsFullSaysSo(t *testing.T) {
 	t.Parallel()
 	inner := &fullLog{LogStore: raft.NewInmemStore()}
-	log := &trackedLog{LogStore: inner}
 	layer := newLoopback(t)
-	trans := newTransport(layer, nil, log, hclog.NewNullLogger())
 	addr := raft.ServerAddress(layer.Addr().String())
-	conf := raft.DefaultConfig()
-	conf.LocalID, conf.Logger = "follower", hclog.NewNullLogger()
-	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour
-	conf.RestoreCommittedLogs = true
-	r, err := raft.NewRaft(conf, forgetful{}, log, raft.NewInmemStore(), raft.NewInmemSnapshotStore(), trans)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trans.own.Store(r)
-	defer trans.Close()
-	defer func() { _ = r.Shutdown().Error() }()
-
+	r := startLone(t, layer, inner)
+	defer r.end(t)
 	leader := raft.NewNetworkTransport(newLoopback(t), 3, time.Minute, nil)
 	defer leader.Close()
 	send := func(term, before, beforeTerm, last, commit uint64) string {
 		t.Helper()
-		a := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
-			ID: []byte("leader"), Addr: []byte("leader")}, Term: term, PrevLogEntry: before, PrevLogTerm: beforeTerm,
-			LeaderCommitIndex: commit}
+		a := &raft.AppendEntriesRequest{RPCHeader: fromLeader, Term: term, PrevLogEntry: before,
+			PrevLogTerm: beforeTerm, LeaderCommitIndex: commit}
 		for i := before + 1; i <= last; i++ {
 			a.Entries = append(a.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogNoop})
 		}
@@ -367,7 +338,7 @@ func TestFollowerWhoseDiskIsFullSaysSo(t *testing.T) {
 		var has []uint64
 		for i := uint64(1); ; i++ {
 			var entry raft.Log
-			if log.GetLog(i, &entry) != nil {
+			if r.log.GetLog(i, &entry) != nil {
 				break
 			}
 			has = append(has, entry.Term)
@@ -423,8 +394,8 @@ func TestCallsDoNotWaitForAHangingDisk(t *testing.T) {
 	install := func() error {     // more than a socket holds
 		const size = 16 << 20
 		var answer raft.InstallSnapshotResponse
-		return leader.InstallSnapshot("follower", addr, &raft.InstallSnapshotRequest{Term: 1, Size: size},
-			&answer, io.LimitReader(zeros{}, size))
+		return leader.InstallSnapshot("follower", addr, snapshotOf(1, 113, size), &answer,
+			io.LimitReader(zeros{}, size))
 	}
 	for _, call := range []func() error{send, install, send} {
 		if err := call(); err == nil || err.Error() != "the disk hangs" {
