@@ -125,7 +125,7 @@ func (w *world) scenes(ctx context.Context, chance *rand.Rand) {
 			s.m = l
 		}
 		plays := []func(){s.lateLines, s.standsStill, s.refuses, s.clockStep, s.lostDisk, s.flippedBits,
-			s.removed, s.leftBehind, s.narrowLines, s.putBack, s.cloned}
+			s.removed, s.leftBehind, s.narrowLines, s.diskHangs, s.putBack, s.cloned}
 		play := plays[chance.IntN(len(plays))]
 		if w.forgetful() && first { // no later one has the time
 			play = []func(){s.longAway, s.putBack, play, play}[chance.IntN(4)]
@@ -183,10 +183,6 @@ func (s *scene) lateLines() {
 // standsStill holds a master's messages and syncs, as if the machine were paused. Its calculations
 // go on, because the goroutines of one process can't be stopped.
 func (s *scene) standsStill() {
-	if s.m == s.w.leader() && s.dice < 30 {
-		s.diskHangs()
-		return
-	}
 	i := s.m.up()
 	if i == nil {
 		return
@@ -213,6 +209,9 @@ const leaderGoes = 20 * time.Second
 // diskHangs holds the syncs of the leader, and nothing else. Another master must lead soon. The
 // disk stays so for a while, and then the former leader has entries that nobody else has.
 func (s *scene) diskHangs() {
+	if s.m = s.w.leader(); s.m == nil {
+		return
+	}
 	if _, ok := s.prepare(); !ok {
 		return
 	}
