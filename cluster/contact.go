@@ -60,18 +60,19 @@ func (n *Node) contact(ctx context.Context) error {
 	}
 }
 
-func (n *Node) ask(ctx context.Context, node string) {
+// ask asks a member for its state, and reports whether it answered.
+func (n *Node) ask(ctx context.Context, node string) bool {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
 	client, err := n.client(node)
 	if err != nil {
-		return
+		return false
 	}
 	asked := n.cfg.Now()
 	gain := n.clockGain(asked)
 	r, err := client.Status(ctx, &clusterpb.StatusRequest{})
 	if err != nil {
-		return // Alive shows the failure within a second
+		return false // Alive shows the failure within a second
 	}
 	now, clock := time.Now(), readClock(r.GetNow(), asked, n.cfg.Now(), gain)
 	n.mu.Lock()
@@ -84,6 +85,32 @@ func (n *Node) ask(ctx context.Context, node string) {
 	c.extensions = boundDigest(r.GetExtensions())
 	c.check = checkpoint{r.GetChecked(), string(r.GetChecksum())}
 	n.contacts[node] = c
+	return true
+}
+
+// answering asks the voters other than one node. It returns how many there are, how many of them
+// answer, and whether one that does not is likely to answer soon.
+func (n *Node) answering(ctx context.Context, without string) (reachable, left int, awaited bool) {
+	var mu sync.Mutex // guards reachable and awaited
+	var all sync.WaitGroup
+	for node := range n.voters() {
+		if node == without {
+			continue
+		}
+		left++
+		all.Go(func() {
+			answers := node == n.self.Node || n.ask(ctx, node)
+			mu.Lock()
+			defer mu.Unlock()
+			if answers {
+				reachable++
+			} else if n.near(node) {
+				awaited = true
+			}
+		})
+	}
+	all.Wait()
+	return reachable, left, awaited
 }
 
 // mayServe reports whether a member may be acting on its state now: it answers, or it answered so

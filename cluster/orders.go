@@ -61,27 +61,27 @@ func (n *Node) find(ctx context.Context, name string) (fsm.Member, error) {
 		fmt.Errorf("peer %s: not in the cluster; see salt-run cluster.members", name)
 }
 
-// quorumWithout refuses an order that would leave the voters without a majority in contact.
-func (n *Node) quorumWithout(m fsm.Member, what string) error {
-	left, reachable := 0, 0
-	for node := range n.voters() {
-		if node == m.Node {
-			continue
+// quorumWithout refuses an order that would leave the voters without a majority that answers now.
+// Nobody could undo it then: the voters that remain must agree to it.
+func (n *Node) quorumWithout(ctx context.Context, m fsm.Member, what string) error {
+	for began := time.Now(); ; {
+		reachable, left, awaited := n.answering(ctx, m.Node)
+		switch {
+		case left == 0:
+			return fmt.Errorf("peer %s: is the only voter; %s would leave none", m.ID, what)
+		case reachable > left/2:
+			return nil
+		case !awaited || time.Since(began) > acquaintance:
+			return &thinQuorumError{fmt.Sprintf("peer %s: %s would leave %d of %d voters in contact, which is no quorum; "+
+				"start the missing masters or remove those first, see salt-run cluster.members", m.ID,
+				what, reachable, left)}
 		}
-		left++
-		if n.near(node) {
-			reachable++
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
-	if left == 0 {
-		return fmt.Errorf("peer %s: is the only voter; %s would leave none", m.ID, what)
-	}
-	if reachable <= left/2 {
-		return &thinQuorumError{fmt.Sprintf("peer %s: %s would leave %d of %d voters in contact, which is no quorum; "+
-			"start the missing masters or remove those first, see salt-run cluster.members", m.ID,
-			what, reachable, left)}
-	}
-	return nil
 }
 
 // Remove removes a peer at once and bars its id and node key until Allow. It rotates the secrets of
@@ -103,7 +103,7 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 				"another one", m.ID)
 	}
 	if n.voters()[m.Node] {
-		if err := n.quorumWithout(m, "removing it"); err != nil {
+		if err := n.quorumWithout(ctx, m, "removing it"); err != nil {
 			return Removal{}, err
 		}
 	}
@@ -248,7 +248,7 @@ func (n *Node) Demote(ctx context.Context, name string) (id string, left int, er
 		return "", 0, err
 	}
 	if n.voters()[m.Node] {
-		if err := n.quorumWithout(m, "demoting it"); err != nil {
+		if err := n.quorumWithout(ctx, m, "demoting it"); err != nil {
 			return "", 0, err
 		}
 	}

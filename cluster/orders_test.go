@@ -267,6 +267,37 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
+func TestVotesAreKeptUntilEnoughOthersAnswer(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	n := c.Leader()
+	dead, alive := others(c, n)[0], others(c, n)[1]
+	dead.Kill() // nobody has noticed yet, and the masters have just been started
+	for what, do := range map[string]func() error{
+		"demote": func() error { _, _, err := n.Demote(patience(t), alive.ID); return err },
+		"remove": func() error { _, err := n.Remove(patience(t), alive.ID, true); return err },
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "would leave 1 of 2 voters in contact") {
+			t.Errorf("%s the second of three, the third of which is dead: %v", what, err)
+		}
+	}
+	// An order is carried out later: the third may have died meanwhile.
+	propose(t, n, &fsm.MarkMember{Node: alive.Self().Node, Mark: fsm.MarkLearner, At: time.Now().UTC()})
+	c.Wait("the vote is kept", says(n, "keeps its vote until more of the other voters answer"))
+	propose(t, n, offer("web1"))
+	dead.Start()
+	c.Wait("the vote is taken", func() error {
+		for _, m := range n.Members() {
+			if m.ID == alive.ID && m.Voter {
+				return errors.New("still a voter")
+			}
+		}
+		return nil
+	})
+	propose(t, n, offer("web2"))
+}
+
 func TestDrainSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)

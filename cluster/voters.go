@@ -17,13 +17,24 @@ func (n *Node) mayVote(m fsm.Member) bool {
 		n.foreseen(m.Demoted))
 }
 
-// demote takes the vote of members that should have none. The leader itself hands over first.
+// demote takes the vote of members that should have none. The leader itself hands over first. A
+// member keeps its vote while too few of the others answer: they would have to agree to the loss of
+// it, and until they do, raft commits nothing else.
 func (n *Node) demote(ctx context.Context) error {
 	voters := n.voters()
 	for _, m := range n.state.Members() {
 		if !m.Learner || !voters[m.Node] || len(voters) == 1 {
 			continue
 		}
+		if reachable, left, _ := n.answering(ctx, m.Node); reachable <= left/2 {
+			if n.kept != m.Node {
+				n.kept = m.Node
+				n.log.Warn("peer keeps its vote until more of the other voters answer", "peer", m.ID,
+					"addr", m.Addr, "n", reachable, "limit", left/2+1)
+			}
+			continue
+		}
+		n.kept = ""
 		if m.Node == n.self.Node {
 			return n.handOver(ctx)
 		}
