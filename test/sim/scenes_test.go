@@ -125,7 +125,8 @@ func (w *world) scenes(ctx context.Context, chance *rand.Rand) {
 			s.m = l
 		}
 		plays := []func(){s.lateLines, s.standsStill, s.refuses, s.clockStep, s.lostDisk, s.flippedBits,
-			s.removed, s.leftBehind, s.narrowLines, s.diskHangs, s.putBack, s.cloned}
+			s.removed, s.leftBehind, s.narrowLines, s.diskHangs, s.handsOver, s.putBack,
+			s.cloned}
 		play := plays[chance.IntN(len(plays))]
 		if w.forgetful() && first { // no later one has the time
 			play = []func(){s.longAway, s.putBack, play, play}[chance.IntN(4)]
@@ -209,17 +210,11 @@ const leaderGoes = 20 * time.Second
 // diskHangs holds the syncs of the leader, and nothing else. Another master must lead soon. The
 // disk stays so for a while, and then the former leader has entries that nobody else has.
 func (s *scene) diskHangs() {
-	if s.m = s.w.leader(); s.m == nil {
-		return
-	}
-	if _, ok := s.prepare(); !ok {
+	i := s.reigns()
+	if i == nil {
 		return
 	}
 	defer s.m.release()
-	i := s.m.up()
-	if i == nil || !i.node.IsLeader() {
-		return
-	}
 	defer s.busy()()
 	s.note("scene: the disk of %s, which leads, hangs until another master leads, and %v more", s.m.id, s.lasts)
 	i.files.setStill(true)
@@ -233,16 +228,10 @@ func (s *scene) diskHangs() {
 // narrowLines loses large packets between the leader and all others; small ones arrive. Another
 // master must lead soon.
 func (s *scene) narrowLines() {
-	if s.m = s.w.leader(); s.m == nil {
-		return
-	}
-	if _, ok := s.prepare(); !ok {
+	if s.reigns() == nil {
 		return
 	}
 	defer s.m.release()
-	if i := s.m.up(); i == nil || !i.node.IsLeader() {
-		return
-	}
 	defer s.busy()()
 	s.note("scene: large packets of %s, which leads, get lost until another master leads, and for %v more",
 		s.m.id, s.lasts)
@@ -251,6 +240,69 @@ func (s *scene) narrowLines() {
 	s.otherLeads("its large packets get lost")
 	s.pause(s.lasts)
 	s.w.others(s.m, func(o string) { s.w.net.heal(o, a); s.w.net.heal(a, o) })
+}
+
+// handsOver asks the leader to hand over to a master whose messages wait, and then those of all
+// others wait, too. Afterwards it must be able to lead again, and to take commands.
+func (s *scene) handsOver() {
+	if s.reigns() == nil {
+		return
+	}
+	defer s.m.release()
+	defer s.busy()()
+	w := s.w
+	to := w.masters[(s.m.no+1+s.chance.IntN(len(w.masters)-1))%len(w.masters)]
+	alone := time.Duration(500+s.chance.IntN(3500)) * time.Millisecond
+	s.note("scene: %s, which leads, is asked to hand over to %s, which it does not reach, nor any other after %v, for %v",
+		s.m.id, to.id, alone, s.lasts)
+	a := s.m.ip.String()
+	hold := func(o string, held bool) { w.net.hold(o, a, held); w.net.hold(a, o, held) }
+	hold(to.ip.String(), true)
+	written := s.burst(s.m, 3)
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		err := s.m.lead(to.id)
+		w.note("order at %s: lead %s: %v", s.m.id, to.id, err)
+	})
+	s.pause(alone)
+	w.others(s.m, func(o string) { hold(o, true) })
+	s.pause(s.lasts)
+	w.others(s.m, func(o string) { hold(o, false) })
+	asked.Wait()
+	written()
+	command := s.chance.Uint64()
+	if err := w.until(time.Minute, func() error {
+		if err := s.m.lead(s.m.id); err != nil {
+			return err
+		}
+		return s.m.token(command, 0)
+	}); err != nil {
+		w.fault("%s does not lead again, or takes no commands then: %v", s.m.id, err)
+	}
+}
+
+// lead orders that a master leads.
+func (m *master) lead(id string) error {
+	return m.on(func(ctx context.Context, i *instance) error {
+		_, err := i.node.TransferLeader(ctx, id)
+		return err
+	})
+}
+
+// reigns makes s.m the leader and prepares the scene. It returns nil if that was not reached; else
+// the caller releases s.m.
+func (s *scene) reigns() *instance {
+	if s.m = s.w.leader(); s.m == nil {
+		return nil
+	}
+	if _, ok := s.prepare(); !ok {
+		return nil
+	}
+	if i := s.m.up(); i != nil && i.node.IsLeader() {
+		return i
+	}
+	s.m.release()
+	return nil
 }
 
 // otherLeads waits until another master leads than s.m, whose office a fault should end.
@@ -323,16 +375,21 @@ func (s *scene) burst(l *master, n int) (written func()) {
 	for n := range n {
 		all.Go(func() {
 			s.pause(time.Duration(n) * 3 * time.Millisecond)
-			l.on(func(ctx context.Context, i *instance) error {
-				now := i.node.Now().UTC()
-				_, _, err := i.node.Propose(ctx, &fsm.PutToken{Token: fsm.Token{
-					Hash: sha256.Sum256(fmt.Append(nil, burst, n)), Owner: "file/burst", Data: []byte("x"),
-					Expire: now.Add(24 * time.Hour)}, Max: 10000, MaxPerOwner: 10000, At: now})
-				return err
-			})
+			_ = l.token(burst, n)
 		})
 	}
 	return all.Wait
+}
+
+// token lets a master write a token that nobody reads.
+func (m *master) token(burst uint64, n int) error {
+	return m.on(func(ctx context.Context, i *instance) error {
+		now := i.node.Now().UTC()
+		_, _, err := i.node.Propose(ctx, &fsm.PutToken{Token: fsm.Token{
+			Hash: sha256.Sum256(fmt.Append(nil, burst, n)), Owner: "file/burst", Data: []byte("x"),
+			Expire: now.Add(24 * time.Hour)}, Max: 10000, MaxPerOwner: 10000, At: now})
+		return err
+	})
 }
 
 // leftBehind lets a master miss more entries than the others keep in their logs. Then another one
@@ -362,10 +419,7 @@ func (s *scene) leftBehind() {
 	}
 	s.m.kill(false)
 	s.burst(l, n)()
-	l.on(func(ctx context.Context, i *instance) error {
-		_, err := i.node.TransferLeader(ctx, next.id)
-		return err
-	})
+	_ = l.lead(next.id)
 	for range 2000 {
 		if now := w.leader(); now != nil && now != l {
 			err := now.on(func(_ context.Context, i *instance) error { return i.node.Snapshot() })
