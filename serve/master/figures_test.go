@@ -84,14 +84,18 @@ func TestMinionsHeard(t *testing.T) {
 	}
 }
 
-// TestRequestsAreHeard: a request of an accepted minion counts, whatever becomes of it.
+// TestRequestsAreHeard: a request of an accepted minion counts, whatever becomes of it, and however
+// the clock is set.
 func TestRequestsAreHeard(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	k.accept("m1").call(dict("cmd", "nonsense"))
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(k.heard)
-	if got := gathered(t, reg, "clustermaster_minions_heard"); got["1m"] != 1 {
-		t.Errorf("heard %v", got)
+	for _, ahead := range []time.Duration{0, 30 * 24 * time.Hour, -time.Hour} {
+		k.now = func() time.Time { return time.Now().Add(ahead) }
+		if got := gathered(t, reg, "clustermaster_minions_heard"); got["10m"] != 1 {
+			t.Errorf("heard %v while the clock is %v ahead", got, ahead)
+		}
 	}
 }

@@ -18,15 +18,16 @@ var windows = []struct {
 // heard records when minions were last heard on this master. It is a collector that exports five
 // numbers, however many minions there are.
 type heard struct {
-	now  func() time.Time
-	desc *prometheus.Desc
+	now   func() time.Time // of a clock that is never set
+	began time.Time
+	desc  *prometheus.Desc
 
 	mu sync.RWMutex             // guards the map
-	at map[string]*atomic.Int64 // by id, UnixNano
+	at map[string]*atomic.Int64 // by id, nanoseconds since began
 }
 
 func newHeard(now func() time.Time) *heard {
-	return &heard{now: now, at: make(map[string]*atomic.Int64), desc: prometheus.NewDesc(
+	return &heard{now: now, began: now(), at: make(map[string]*atomic.Int64), desc: prometheus.NewDesc(
 		"clustermaster_minions_heard",
 		"Minions from which this master has heard a request within the time that the label names.",
 		[]string{"within"}, nil)}
@@ -34,7 +35,7 @@ func newHeard(now func() time.Time) *heard {
 
 // note records that a minion was heard. Its id must have an accepted key: these keys bound the map.
 func (h *heard) note(id string) {
-	now := h.now().UnixNano()
+	now := int64(h.now().Sub(h.began))
 	h.mu.RLock()
 	at := h.at[id]
 	h.mu.RUnlock()
@@ -59,7 +60,7 @@ func (h *heard) Describe(to chan<- *prometheus.Desc) { to <- h.desc }
 
 // Collect implements prometheus.Collector. It forgets minions outside every window.
 func (h *heard) Collect(to chan<- prometheus.Metric) {
-	now := h.now().UnixNano()
+	now := int64(h.now().Sub(h.began))
 	counts := make([]int, len(windows))
 	h.mu.Lock()
 	for id, at := range h.at {

@@ -107,7 +107,7 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 		reading:   newReaders("files", filesAtOnce, mt),
 		pillars:   newReaders("pillars", pillarsAtOnce, mt),
 	}
-	m.heard = newHeard(func() time.Time { return m.now() })
+	m.heard = newHeard(m.steady)
 	if reg != nil {
 		reg.MustRegister(m.heard)
 	}
