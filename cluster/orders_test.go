@@ -397,6 +397,37 @@ func TestTransfersAtOnce(t *testing.T) {
 	}
 }
 
+// TestTransferOutlivesItsLeader: the leader that was asked to hand over loses its office to a third
+// master before it has done so. The third one is asked then.
+func TestTransferOutlivesItsLeader(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	acquainted(c)
+	for range 3 {
+		asked := c.Leader()
+		by, to := others(c, asked)[0], others(c, asked)[1]
+		end := asked.HoldCommand()
+		waits := saysAnew(asked, "leadership not handed over yet")
+		done := make(chan error, 1)
+		go func() {
+			id, err := by.TransferLeader(patience(t), to.ID)
+			if err == nil && id != to.ID {
+				err = fmt.Errorf("%s leads", id)
+			}
+			done <- err
+		}()
+		c.Wait("the leader tries to hand over", waits)
+		if err := asked.LeaveOffice(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("from %s to %s: %v", asked.ID, to.ID, err)
+		}
+		end()
+	}
+}
+
 func TestRotateSecretIsInForceAtOnce(t *testing.T) {
 	t.Parallel()
 	keys := map[int][]byte{}
