@@ -93,7 +93,8 @@ type Node struct {
 	rotating    atomic.Bool
 	// when the leader last looked for dead voters; only its goroutine uses it
 	checked time.Time
-	kept    string // a member that should have no vote but keeps it; only the leader's goroutine uses it
+	// ids of members that should have no vote but keep it; only the leader's goroutine uses it
+	kept []string
 	// when the leader last tried to hand over; only its goroutine uses it
 	handing     time.Time
 	handingOver atomic.Bool  // this leader takes no commands

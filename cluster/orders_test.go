@@ -284,7 +284,7 @@ func TestVotesAreKeptUntilEnoughOthersAnswer(t *testing.T) {
 	}
 	// An order is carried out later: the third may have died meanwhile.
 	propose(t, n, &fsm.MarkMember{Node: alive.Self().Node, Mark: fsm.MarkLearner, At: time.Now().UTC()})
-	c.Wait("the vote is kept", says(n, "keeps its vote until more of the other voters answer"))
+	c.Wait("the vote is kept", says(n, "keep their votes until more of the other voters answer"))
 	propose(t, n, offer("web1"))
 	dead.Start()
 	c.Wait("the vote is taken", func() error {

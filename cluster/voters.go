@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -22,19 +23,15 @@ func (n *Node) mayVote(m fsm.Member) bool {
 // it, and until they do, raft commits nothing else.
 func (n *Node) demote(ctx context.Context) error {
 	voters := n.voters()
+	var kept []string
 	for _, m := range n.state.Members() {
 		if !m.Learner || !voters[m.Node] || len(voters) == 1 {
 			continue
 		}
 		if reachable, left, _ := n.answering(ctx, m.Node); reachable <= left/2 {
-			if n.kept != m.Node {
-				n.kept = m.Node
-				n.log.Warn("peer keeps its vote until more of the other voters answer", "peer", m.ID,
-					"addr", m.Addr, "n", reachable, "limit", left/2+1)
-			}
+			kept = append(kept, m.ID)
 			continue
 		}
-		n.kept = ""
 		if m.Node == n.self.Node {
 			return n.handOver(ctx)
 		}
@@ -45,6 +42,10 @@ func (n *Node) demote(ctx context.Context) error {
 		delete(voters, m.Node)
 		n.log.Info("peer is no longer a voter", "peer", m.ID, "addr", m.Addr)
 	}
+	if len(kept) > 0 && !slices.Equal(kept, n.kept) {
+		n.log.Warn("these masters keep their votes until more of the other voters answer", "peer", kept)
+	}
+	n.kept = kept
 	return nil
 }
 
