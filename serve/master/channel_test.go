@@ -213,21 +213,26 @@ func TestNonce(t *testing.T) {
 	}
 }
 
-// TestServerTTL is line 30.
+// TestServerTTL is line 30. This master's own clock does not count.
 func TestServerTTL(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name string
-		ttl  time.Duration
-		ts   any
-		want string
+		name  string
+		ttl   time.Duration
+		ts    any
+		ahead time.Duration // the clocks of most masters
+		want  string
 	}{
-		{"too old", 30 * time.Second, int64(-31), "bad load"},
-		{"future", 30 * time.Second, int64(3600), ""}, {"fresh", 30 * time.Second, int64(-5), ""},
-		{"missing", 30 * time.Second, nil, "bad load"}, {"off, missing", 0, nil, ""},
-		{"off, old", 0, int64(-99999), ""},
+		{"too old", 30 * time.Second, int64(-31), 0, "bad load"},
+		{"future", 30 * time.Second, int64(3600), 0, ""},
+		{"fresh", 30 * time.Second, int64(-5), 0, ""},
+		{"missing", 30 * time.Second, nil, 0, "bad load"}, {"off, missing", 0, nil, 0, ""},
+		{"off, old", 0, int64(-99999), 0, ""},
+		{"too old for most", 30 * time.Second, int64(-5), time.Hour, "bad load"},
+		{"fresh for most", 30 * time.Second, int64(-3605), -time.Hour, ""},
 	} {
 		k := newKit(t, func(o *Options, _ *Deps) { o.RequestServerTTL = tt.ttl })
+		k.cluster.ahead = tt.ahead
 		m := k.accept("m1")
 		load := dict("cmd", "_file_recv", "id", "m1", "tok", token(), "nonce", nonce())
 		if age, ok := tt.ts.(int64); ok {

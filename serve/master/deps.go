@@ -139,6 +139,8 @@ type Cluster interface {
 	// ReadIndex returns when the keys and secrets here are at least as new as those by which any
 	// master answered before the call.
 	ReadIndex(ctx context.Context) error
+	// Now returns the time by the clocks of most masters.
+	Now() time.Time
 }
 
 // Jobs is the part of the job cache that Master needs.

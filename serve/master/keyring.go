@@ -156,7 +156,7 @@ func (m *Master) open(ctx context.Context, env wire.Envelope, sender Sender) (*c
 	if refusal != nil {
 		return nil, refusal
 	}
-	if refusal := req.Check(env, m.now(), m.opts.RequestServerTTL); refusal != nil {
+	if refusal := req.Check(env, m.deps.Cluster.Now(), m.opts.RequestServerTTL); refusal != nil {
 		return nil, refusal
 	}
 	c.Request = req

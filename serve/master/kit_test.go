@@ -152,6 +152,7 @@ type fakeCluster struct {
 	looks   atomic.Int64 // how often the secrets were asked for
 	// readIndex is what happens when the newest keys and secrets are asked for.
 	readIndex func() error
+	ahead     time.Duration // of this machine's clock
 }
 
 func newFakeCluster() *fakeCluster {
@@ -163,6 +164,8 @@ func newFakeCluster() *fakeCluster {
 }
 
 func (c *fakeCluster) ClusterKey() *wire.PrivateKey { return clusterKey() }
+
+func (c *fakeCluster) Now() time.Time { return time.Now().Add(c.ahead) }
 
 func (c *fakeCluster) ReadIndex(context.Context) error {
 	if c.readIndex == nil {
