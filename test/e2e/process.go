@@ -151,7 +151,9 @@ func (p *Process) Stop(t testing.TB, limit time.Duration) (code int, took time.D
 	code, err := p.Wait(limit)
 	if err != nil {
 		t.Error(err)
+		pid := p.PID()
 		p.Kill(t)
+		awaitReaped(pid)
 	}
 	return code, watch.Took()
 }
@@ -177,6 +179,24 @@ func (p *Process) End() {
 	// another process while this still finds one.
 	_ = syscall.Kill(-pid, syscall.SIGKILL)
 	<-done
+	awaitReaped(pid)
+}
+
+// awaitReaped waits until no process of a killed group is left. The first process of the machine
+// reaps those whose parent is dead, and it may take its time; a minion that starts meanwhile with
+// the same pid file would find itself running.
+func awaitReaped(group int) {
+	limit := time.NewTimer(Within(10 * time.Second))
+	defer limit.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for syscall.Kill(-group, 0) == nil {
+		select {
+		case <-look.C:
+		case <-limit.C:
+			return
+		}
+	}
 }
 
 // Result is what a command printed and how it ended.
