@@ -64,24 +64,25 @@ func (n *Node) find(ctx context.Context, name string) (fsm.Member, error) {
 // quorumWithout refuses an order that would leave the voters without a majority that answers now.
 // Nobody could undo it then: the voters that remain must agree to it.
 func (n *Node) quorumWithout(ctx context.Context, m fsm.Member, what string) error {
-	for began := time.Now(); ; {
-		reachable, left, awaited := n.answering(ctx, m.Node)
-		switch {
-		case left == 0:
-			return fmt.Errorf("peer %s: is the only voter; %s would leave none", m.ID, what)
-		case reachable > left/2:
-			return nil
-		case !awaited || time.Since(began) > acquaintance:
-			return &thinQuorumError{fmt.Sprintf("peer %s: %s would leave %d of %d voters in contact, which is no quorum; "+
-				"start the missing masters or remove those first, see salt-run cluster.members", m.ID,
-				what, reachable, left)}
-		}
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	short, cancel := context.WithTimeout(ctx, acquaintance)
+	defer cancel()
+	var reachable, left int
+	_ = n.until(short, func() bool {
+		var awaited bool
+		reachable, left, awaited = n.answering(ctx, m.Node)
+		return reachable > left/2 || !awaited
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case left == 0:
+		return fmt.Errorf("peer %s: is the only voter; %s would leave none", m.ID, what)
+	case reachable <= left/2:
+		return &thinQuorumError{fmt.Sprintf("peer %s: %s would leave %d of %d voters in contact, which is no quorum; "+
+			"start the missing masters or remove those first, see salt-run cluster.members", m.ID,
+			what, reachable, left)}
 	}
+	return nil
 }
 
 // Remove removes a peer at once and bars its id and node key until Allow. It rotates the secrets of

@@ -24,13 +24,25 @@ func others(c *clustertest.Cluster, not *clustertest.Node) []*clustertest.Node {
 // acquainted waits until everybody has heard everybody.
 func acquainted(c *clustertest.Cluster) {
 	c.WaitAll("all reachable", func(n *clustertest.Node) error {
-		for _, m := range n.Members() {
+		return eachMember(n, func(m cluster.Member) error {
 			if !m.Reachable {
 				return fmt.Errorf("%s not heard", m.ID)
 			}
+			return nil
+		})()
+	})
+}
+
+// eachMember looks at the members as n sees them, until check objects to one.
+func eachMember(n *clustertest.Node, check func(cluster.Member) error) func() error {
+	return func() error {
+		for _, m := range n.Members() {
+			if err := check(m); err != nil {
+				return err
+			}
 		}
 		return nil
-	})
+	}
 }
 
 func patience(t *testing.T) context.Context {
@@ -215,14 +227,12 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 	dead := others(c, n)[0]
 	alive := others(c, n)[1]
 	dead.Kill()
-	c.Wait("noticed", func() error {
-		for _, m := range n.Members() {
-			if m.ID == dead.ID && m.Reachable {
-				return errors.New("still reachable")
-			}
+	c.Wait("noticed", eachMember(n, func(m cluster.Member) error {
+		if m.ID == dead.ID && m.Reachable {
+			return errors.New("still reachable")
 		}
 		return nil
-	})
+	}))
 	ctx := patience(t)
 	for _, tt := range []struct {
 		name string
@@ -287,14 +297,12 @@ func TestVotesAreKeptUntilEnoughOthersAnswer(t *testing.T) {
 	c.Wait("the vote is kept", says(n, "keep their votes until more of the other voters answer"))
 	propose(t, n, offer("web1"))
 	dead.Start()
-	c.Wait("the vote is taken", func() error {
-		for _, m := range n.Members() {
-			if m.ID == alive.ID && m.Voter {
-				return errors.New("still a voter")
-			}
+	c.Wait("the vote is taken", eachMember(n, func(m cluster.Member) error {
+		if m.ID == alive.ID && m.Voter {
+			return errors.New("still a voter")
 		}
 		return nil
-	})
+	}))
 	propose(t, n, offer("web2"))
 }
 

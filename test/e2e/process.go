@@ -151,9 +151,8 @@ func (p *Process) Stop(t testing.TB, limit time.Duration) (code int, took time.D
 	code, err := p.Wait(limit)
 	if err != nil {
 		t.Error(err)
-		pid := p.PID()
 		p.Kill(t)
-		awaitReaped(pid)
+		awaitReaped(p.PID())
 	}
 	return code, watch.Took()
 }

@@ -167,10 +167,7 @@ func (w *world) members(dice int, m, other *master, what func(string, ...any), p
 		pause()
 	default:
 		what("%s is asked to lead", other.id)
-		order("lead", func(ctx context.Context, i *instance) error {
-			_, err := i.node.TransferLeader(ctx, other.id)
-			return err
-		})
+		order("lead", transferTo(other.id))
 	}
 }
 

@@ -251,7 +251,7 @@ func (s *scene) handsOver() {
 	defer s.m.release()
 	defer s.busy()()
 	w := s.w
-	to := w.masters[(s.m.no+1+s.chance.IntN(len(w.masters)-1))%len(w.masters)]
+	to := s.another(s.m)
 	alone := time.Duration(500+s.chance.IntN(3500)) * time.Millisecond
 	s.note("scene: %s, which leads, is asked to hand over to %s, which it does not reach, nor any other after %v, for %v",
 		s.m.id, to.id, alone, s.lasts)
@@ -281,12 +281,20 @@ func (s *scene) handsOver() {
 	}
 }
 
-// lead orders that a master leads.
-func (m *master) lead(id string) error {
-	return m.on(func(ctx context.Context, i *instance) error {
+// another picks a master other than m.
+func (s *scene) another(m *master) *master {
+	all := s.w.masters
+	return all[(m.no+1+s.chance.IntN(len(all)-1))%len(all)]
+}
+
+// lead orders at a master that one leads.
+func (m *master) lead(id string) error { return m.on(transferTo(id)) }
+
+func transferTo(id string) func(context.Context, *instance) error {
+	return func(ctx context.Context, i *instance) error {
 		_, err := i.node.TransferLeader(ctx, id)
 		return err
-	})
+	}
 }
 
 // reigns makes s.m the leader and prepares the scene. It returns nil if that was not reached; else
@@ -354,7 +362,7 @@ func (s *scene) refuses() {
 	if l == nil {
 		return
 	}
-	m := s.w.masters[(l.no+1+s.chance.IntN(len(s.w.masters)-1))%len(s.w.masters)]
+	m := s.another(l)
 	i := m.up()
 	if i == nil {
 		return
@@ -401,9 +409,9 @@ func (s *scene) leftBehind() {
 		return
 	}
 	if s.m == l {
-		s.m = w.masters[(l.no+1+s.chance.IntN(len(w.masters)-1))%len(w.masters)]
+		s.m = s.another(l)
 	}
-	next := w.masters[(l.no+1+s.chance.IntN(len(w.masters)-1))%len(w.masters)]
+	next := s.another(l)
 	if next == s.m || !s.m.claim() {
 		return
 	}
