@@ -21,16 +21,19 @@ func offer(id string) *fsm.OfferKey {
 	return &fsm.OfferKey{ID: id, Pub: "PUB of " + id, At: time.Now().UTC()}
 }
 
-// propose makes a node carry out a command. On a busy machine the leader may be lost for a moment;
-// a node that finds none has sent nothing, and is asked again.
+// propose makes a node carry out a command. On a busy machine the leader may be lost for a moment:
+// a node that found none, or lost it on the way, is asked again unless the command was carried out.
 func propose(t *testing.T, n *clustertest.Node, c fsm.Command) uint64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), clustertest.Patience)
 	defer cancel()
 	for {
 		r, index, err := n.Propose(ctx, c)
-		unsent := errors.Is(err, cluster.ErrNoQuorum) && !errors.As(err, new(*cluster.UnknownOutcomeError))
-		if unsent && ctx.Err() == nil {
+		if err != nil {
+			r, index, err = n.Settle(ctx, err)
+		}
+		lost := errors.Is(err, cluster.ErrNoQuorum) || errors.As(err, new(*cluster.UnknownOutcomeError))
+		if lost && ctx.Err() == nil {
 			<-time.After(20 * time.Millisecond)
 			continue
 		}
