@@ -224,6 +224,8 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int,
 		case old.Node == joiner.Node:
 		case n.port.Alive(old.Node):
 			return refuse("id %s is in use by the master at %s, which is in contact: give the new one another id", joiner.ID, old.Addr)
+		case old.Addr != joiner.Addr && n.silent(old.Node) < n.cfg.ReplaceAfter:
+			return refuse("id %s is in use by the master at %s, which was in contact less than %s ago: give the new one another id, or wait if it is to replace that one", joiner.ID, old.Addr, n.cfg.ReplaceAfter)
 		default:
 			put.Replace = old.Node
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -379,6 +380,47 @@ func TestSameIDInContactIsRefused(t *testing.T) {
 	if n := len(c.Nodes[0].Members()); n != 2 {
 		t.Errorf("%d members", n)
 	}
+}
+
+// A box that was given the id of a member by mistake does not take its place while that restarts.
+func TestSameIDDuringARestartIsRefused(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	n := c.Follower()
+	node := n.Self().Node
+	n.Stop()
+	double := n.Clone(movedAddr(t, n.Addr))
+	double.Wipe()
+	double.Start()
+	c.Wait("it is told", says(double, "is in use by the master at "+n.Addr+", which was in contact less than 1m0s ago"))
+	n.Start()
+	c.WaitVoters(3)
+	if m, _ := n.State().MemberByID(n.ID); m.Node != node || m.Addr != n.Addr {
+		t.Errorf("%s is %s at %s now, was %s at %s", n.ID, m.Node, m.Addr, node, n.Addr)
+	}
+}
+
+// A new box at another address takes the place of a member that was silent for long enough.
+func TestABoxElsewhereReplacesALostOne(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.ReplaceAfter = 4 * time.Second })
+	c.WaitVoters(3)
+	n := c.Follower()
+	was := n.Self().Node
+	n.Kill()
+	box := n.Clone(movedAddr(t, n.Addr))
+	box.Wipe()
+	box.Start()
+	alive := others(c, n)
+	c.Wait("it is a voter", func() error {
+		m, _ := alive[0].State().MemberByID(n.ID)
+		if voters := alive[0].Voters(); m.Addr != box.Addr || !slices.Contains(voters, m.Node) ||
+			slices.Contains(voters, was) {
+			return fmt.Errorf("%s is at %s, voters %v", n.ID, m.Addr, voters)
+		}
+		return nil
+	})
 }
 
 func TestMinorityRefusesAndHeals(t *testing.T) {

@@ -55,6 +55,10 @@ type Config struct {
 	// option ring_dead_after: silence after which a member's share of the data goes to others;
 	// default 10 min
 	RingDeadAfter time.Duration
+	// silence of a member after which one with its id at another address takes its place, so that a
+	// box that was given the id by mistake does not take it while the member restarts; default a
+	// minute
+	ReplaceAfter time.Duration
 	// option cluster_join_timeout: after this long without founding, the log names --found; default
 	// 30 s
 	JoinTimeout time.Duration
@@ -161,6 +165,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.WholeDir = cmp.Or(c.WholeDir, c.DataDir)
 	def(&c.JoinTimeout, 30*time.Second)
+	def(&c.ReplaceAfter, time.Minute)
 	def(&c.StaleLimit, 10*time.Second)
 	def(&c.ClockLimit, 30*time.Second)
 	def(&c.SessionGrace, 10*time.Minute)

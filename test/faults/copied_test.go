@@ -82,7 +82,7 @@ func TestCopiedMaster(t *testing.T) {
 	}
 	oneHistory(t, c.Masters...)
 	after, err := membersOf(t, c.Masters[0])
-	if err != nil || after.Term != before.Term || after.Version != before.Version {
+	if err != nil || after.Version != before.Version { // a busy machine may have made an election
 		t.Errorf("members were %+v and are %+v, %v", before, after, err)
 	}
 	for _, m := range c.Masters {
