@@ -31,9 +31,9 @@ type recovery struct {
 }
 
 // Recover makes this member the whole cluster after the quorum was lost for good. It refuses while
-// there is a quorum, and unless confirm is the cluster_id. It returns the ids of the members that
-// are given up. Run ends with ErrReopen soon after, and the next Open begins a new history with all
-// that this member knows, committed or not.
+// there is a quorum, or masters that may become one, and unless confirm is the cluster_id. It
+// returns the ids of the members that are given up. Run ends with ErrReopen soon after, and the
+// next Open begins a new history with all that this member knows, committed or not.
 func (n *Node) Recover(ctx context.Context, confirm string) ([]string, error) {
 	if n.port == nil {
 		return nil, ErrStandalone
@@ -59,6 +59,12 @@ func (n *Node) Recover(ctx context.Context, confirm string) ([]string, error) {
 		return nil,
 			errors.New("there is a quorum, so there is nothing to recover; remove dead masters with salt-run " +
 				"cluster.remove")
+	}
+	if near, all, _ := n.answering(ctx, ""); near > all/2 {
+		return nil,
+			fmt.Errorf("nothing done: %d of %d voters answer, so they may elect a leader, and would then be a second "+
+				"cluster. Wait until they have one; if they get none, stop all masters but this one, and repeat it",
+				near, all)
 	}
 	if confirm != c.ClusterID {
 		return nil,

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermaster/cluster"
 	"clustermaster/cluster/clustertest"
@@ -77,6 +78,26 @@ func TestTwoOfThreeWipedRecover(t *testing.T) {
 	if now, _ := survivor.State().Cluster(); now.UUID != cl.UUID {
 		t.Error("recovered twice")
 	}
+}
+
+// Two of three masters have no leader, but may elect one: each answers the other.
+func TestRecoveryWaitsForAMajorityThatAnswers(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.HeartbeatTimeout = time.Minute })
+	c.WaitVoters(3)
+	acquainted(c)
+	leader := c.Leader()
+	rest := others(c, leader)
+	leader.Kill()
+	_, err := rest[0].Recover(patience(t), clustertest.ClusterID)
+	if err == nil || !strings.Contains(err.Error(), "nothing done: 2 of 3 voters answer") {
+		t.Errorf("two of three without a leader: %v", err)
+	}
+	rest[1].Kill()
+	c.Wait("it recovers alone", func() error {
+		_, err := rest[0].Recover(patience(t), clustertest.ClusterID)
+		return err
+	})
 }
 
 // One that was given up comes back with its old disk: it is refused by name, and takes no part.

@@ -161,7 +161,8 @@ func Rescue(r ClusterRescue) []Function {
 			Doc: `Make this master the whole cluster, after the quorum was lost for good. Use it only if a
 majority of the voters' disks is gone: everything that only they had acknowledged is lost, and
 none of them may ever run again with its data directory. The master opens its cluster anew, and
-others join it with empty data directories. It is refused while there is a quorum.
+others join it with empty data directories. It is refused while there is a quorum, or masters that
+answer and may elect a leader.
 
 confirm
     the cluster_id, as proof that you mean it; without it nothing is done but saying what would be
