@@ -512,7 +512,7 @@ func TestSignInFlood(t *testing.T) {
 	p99 := returns[len(returns)*99/100]
 	t.Logf("in %v: %d sign-ins of strangers, %d returns, p99 %v, slowest %v", lasts, answers,
 		len(returns), p99, returns[len(returns)-1])
-	if p99 > time.Second {
+	if p99 > e2e.Within(time.Second) {
 		t.Errorf("p99 of _return is %v", p99)
 	}
 	if waited == 0 {
