@@ -184,7 +184,7 @@ func TestEndDuringASnapshot(t *testing.T) {
 		resume, sent := stalled(leader)
 		synctest.Wait()
 		began := time.Now()
-		close(follower.trans.ended) // Close does so, and on a busy machine ends the streams later
+		follower.trans.stop() // Close does so, and on a busy machine ends the streams later
 		synctest.Wait()
 		follower.end(t)
 		if took := time.Since(began); took >= raftTimeout {

@@ -39,7 +39,7 @@ func newTransport(streams raft.StreamLayer, pins *Pins, disk logDisk, log hclog.
 		conf.ServerAddressProvider = names{}
 	}
 	t := &transport{pins: pins, disk: disk, log: log, ended: make(chan struct{}), calls: make(chan raft.RPC),
-		NetworkTransport: raft.NewNetworkTransportWithConfig(conf)}
+		beats: make(chan raft.RPC), NetworkTransport: raft.NewNetworkTransportWithConfig(conf)}
 	t.passing.Go(t.pass)
 	return t
 }
@@ -67,8 +67,10 @@ func (names) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 // or another member is there by now: the same machine with a new disk. That one would go back to an
 // older snapshot than its own, and end when it misses the entries after that.
 //
-// It refuses heartbeats once it is closed. Raft answers them outside its main loop, even after that
-// has ended, and one of a later term ends the process if the log is closed by then.
+// It keeps heartbeats from changing raft's term or office beside its main loop. Raft answers them
+// there at any time. One that overlapped with an election set the term back: a master that had just
+// been elected by order led on in the term before, which had another leader. And one that came
+// after the main loop had ended, with a later term, ended the process, because the log was closed.
 //
 // It lets a follower take entries that follow its snapshot. Raft looks for the entry before them in
 // its log only, where there is none if the log begins after the snapshot. So a follower that got a
@@ -95,12 +97,14 @@ type transport struct {
 	disk logDisk
 	log  hclog.Logger
 
-	mu    sync.Mutex     // guards the end, and the start of a heartbeat
-	ended chan struct{}  // closed at the end
-	beats sync.WaitGroup // heartbeats being answered
+	end   sync.Once     // closes ended
+	ended chan struct{} // closed at the end
 
 	own     atomic.Pointer[raft.Raft] // which uses this transport; nil before it runs
 	calls   chan raft.RPC             // to own, one at a time
+	beats   chan raft.RPC             // heartbeats, to pass
+	waiting []raft.RPC                // heartbeats that came while own answered a call; of pass
+	beside  func(raft.RPC)            // raft's answer to a heartbeat beside its main loop; of pass
 	passing sync.WaitGroup
 }
 
@@ -131,9 +135,16 @@ func (t *transport) Consumer() <-chan raft.RPC { return t.calls }
 // that the snapshot does not change between hasBefore and raft's look at a call.
 func (t *transport) pass() {
 	for {
+		for len(t.waiting) > 0 && !isClosed(t.ended) {
+			beat := t.waiting[0]
+			t.waiting = t.waiting[1:]
+			t.hand(beat)
+		}
 		select {
 		case call := <-t.NetworkTransport.Consumer():
 			t.hand(call)
+		case beat := <-t.beats:
+			t.hand(beat)
 		case <-t.ended:
 			return
 		}
@@ -143,6 +154,9 @@ func (t *transport) pass() {
 // hand lets raft answer a call. At the end of the transport the call gets no answer, so that its
 // stream is closed: raft may still be reading a snapshot from it. Calls that come while the disk
 // hangs are refused, or each would keep its stream until the disk answers.
+//
+// While raft writes what a leader sent, it may answer that leader's heartbeats: it stays in that
+// call until hand takes its answer, which hand does not do in the middle of a heartbeat.
 func (t *transport) hand(call raft.RPC) {
 	a, ok := call.Command.(*raft.AppendEntriesRequest)
 	if ok && t.hasBefore(a) {
@@ -154,8 +168,8 @@ func (t *transport) hand(call raft.RPC) {
 			return
 		}
 	}
-	_ = t.disk.refusal() // of an earlier write
-	answers := make(chan raft.RPCResponse, 1)
+	_ = t.disk.refusal()                   // of an earlier write
+	answers := make(chan raft.RPCResponse) // without room: raft waits until the answer is taken
 	passed := call
 	passed.RespChan = answers
 	calls := t.calls
@@ -172,8 +186,15 @@ func (t *transport) hand(call raft.RPC) {
 			if hangs = t.disk.hangs(); hangs != nil {
 				others = t.NetworkTransport.Consumer()
 			}
+			waiting := t.waiting
+			t.waiting = nil
+			for _, beat := range waiting {
+				t.beat(beat, call, calls == nil, hangs)
+			}
 		case other := <-others:
 			refuse(other, nil, hangs)
+		case beat := <-t.beats:
+			t.beat(beat, call, calls == nil, hangs)
 		case answer := <-answers:
 			// The leader must learn of a newer term in any case.
 			took, ok := answer.Response.(*raft.AppendEntriesResponse)
@@ -183,9 +204,42 @@ func (t *transport) hand(call raft.RPC) {
 			call.RespChan <- answer
 			return
 		case <-t.ended:
+			if calls == nil { // raft has the call, and waits until its answer is taken
+				go func() { <-answers }()
+			}
 			return
 		}
 	}
+}
+
+// beat lets raft answer a heartbeat that came during a call, if raft has the call by now and the
+// heartbeat is harmless. Others wait for the end of the call, or are refused if the disk hangs.
+func (t *transport) beat(beat, call raft.RPC, taken bool, hangs error) {
+	switch {
+	case taken && t.harmless(beat, call):
+		t.beside(beat)
+	case hangs != nil:
+		refuse(beat, nil, hangs)
+	default:
+		t.waiting = append(t.waiting, beat)
+	}
+}
+
+// harmless reports whether a heartbeat can only confirm the leader while raft answers a call: both
+// are of the present term, and come from its leader.
+func (t *transport) harmless(beat, call raft.RPC) bool {
+	b, ok := beat.Command.(*raft.AppendEntriesRequest)
+	own := t.own.Load()
+	if !ok || own == nil || own.State() != raft.Follower || own.CurrentTerm() != b.Term {
+		return false
+	}
+	switch c := call.Command.(type) {
+	case *raft.AppendEntriesRequest:
+		return c.Term == b.Term
+	case *raft.InstallSnapshotRequest:
+		return c.Term == b.Term
+	}
+	return false
 }
 
 // refuse answers a call that raft is not to see, once the rest of it was read: else the leader
@@ -224,33 +278,24 @@ func (t *transport) older(s *raft.InstallSnapshotRequest) error {
 	return err
 }
 
-// SetHeartbeatHandler implements raft.Transport.
+// SetHeartbeatHandler implements raft.Transport. Raft calls it once, before it consumes calls.
 func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) {
-	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
-		t.mu.Lock()
-		closed := isClosed(t.ended)
-		if !closed {
-			t.beats.Add(1)
+	t.beside = f
+	t.NetworkTransport.SetHeartbeatHandler(func(beat raft.RPC) {
+		select {
+		case t.beats <- beat:
+		case <-t.ended:
+			beat.Respond(nil, raft.ErrRaftShutdown)
 		}
-		t.mu.Unlock()
-		if closed {
-			rpc.Respond(nil, raft.ErrRaftShutdown)
-			return
-		}
-		defer t.beats.Done()
-		f(rpc)
 	})
 }
 
+func (t *transport) stop() { t.end.Do(func() { close(t.ended) }) }
+
 // Close ends all requests. None is being answered when it returns.
 func (t *transport) Close() error {
-	t.mu.Lock()
-	if !isClosed(t.ended) {
-		close(t.ended)
-	}
-	t.mu.Unlock()
+	t.stop()
 	err := t.NetworkTransport.Close()
-	t.beats.Wait()
 	t.passing.Wait()
 	return err
 }

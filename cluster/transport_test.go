@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -162,27 +163,154 @@ func TestFollowerThatRefusesIsNotGivenUp(t *testing.T) {
 func TestHeartbeatsEndWithTheTransport(t *testing.T) {
 	t.Parallel()
 	layer := newLoopback(t)
-	trans := newTransport(layer, nil, steady{}, hclog.NewNullLogger())
-	var heard atomic.Int64
-	trans.SetHeartbeatHandler(func(rpc raft.RPC) {
-		heard.Add(1)
-		rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
-	})
+	r := startLone(t, layer, raft.NewInmemStore())
 	peer := raft.NewNetworkTransport(newLoopback(t), 3, time.Second, nil)
 	defer peer.Close()
-	beat := func() error {
+	beat := func() (bool, error) {
 		var answer raft.AppendEntriesResponse
-		return peer.AppendEntries("follower", raft.ServerAddress(layer.Addr().String()),
-			&raft.AppendEntriesRequest{Term: 1, RPCHeader: raft.RPCHeader{Addr: []byte("leader")}}, &answer)
+		err := peer.AppendEntries("follower", raft.ServerAddress(layer.Addr().String()),
+			&raft.AppendEntriesRequest{Term: 1, RPCHeader: fromLeader}, &answer)
+		return answer.Success, err
 	}
-	if err := beat(); err != nil || heard.Load() != 1 {
-		t.Fatalf("%d heartbeats, %v", heard.Load(), err)
+	if heard, err := beat(); err != nil || !heard {
+		t.Fatalf("a heartbeat: %v, %v", heard, err)
 	}
-	if err := trans.Close(); err != nil {
+	r.end(t)
+	if heard, err := beat(); err == nil || heard {
+		t.Errorf("after the end: %v, %v", heard, err)
+	}
+}
+
+// slowTerm is a stable store that writes a term again slowly.
+type slowTerm struct{ raft.StableStore }
+
+func (s slowTerm) SetUint64(key []byte, value uint64) error {
+	if had, err := s.GetUint64(key); string(key) == "CurrentTerm" && err == nil && had == value {
+		<-time.After(300 * time.Millisecond)
+	}
+	return s.StableStore.SetUint64(key, value)
+}
+
+// A late heartbeat of the former leader, which comes while a master is a candidate, does not set
+// the term back that the master was elected for.
+func TestALateHeartbeatDoesNotSetTheTermBack(t *testing.T) {
+	t.Parallel()
+	layer := newLoopback(t)
+	addr := raft.ServerAddress(layer.Addr().String())
+	other := &follower{trans: raft.NewNetworkTransport(newLoopback(t), 3, time.Minute, nil), refuses: 1 << 30}
+	defer other.trans.Close()
+	store := raft.NewInmemStore()
+	trans := newTransport(layer, nil, steady{}, hclog.NewNullLogger())
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger = "follower", hclog.NewNullLogger()
+	servers := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: addr},
+		{ID: "leader", Address: other.trans.LocalAddr()}}}
+	if err := raft.BootstrapCluster(conf, store, store, raft.NewInmemSnapshotStore(), trans, servers); err != nil {
 		t.Fatal(err)
 	}
-	if err := beat(); err == nil || heard.Load() != 1 {
-		t.Errorf("after the end: %d heartbeats, %v", heard.Load(), err)
+	r, err := raft.NewRaft(conf, forgetful{}, store, slowTerm{store}, raft.NewInmemSnapshotStore(), trans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trans.own.Store(r)
+	defer (&lone{Raft: r, trans: trans}).end(t)
+
+	// It asks for a pre-vote; the heartbeat goes first, and the vote is granted meanwhile.
+	former := raft.NewNetworkTransport(newLoopback(t), 3, time.Minute, nil)
+	defer former.Close()
+	asked := <-other.trans.Consumer()
+	term := r.CurrentTerm()
+	beaten := make(chan error, 1)
+	go func() {
+		var answer raft.AppendEntriesResponse
+		beaten <- former.AppendEntries("follower", addr,
+			&raft.AppendEntriesRequest{RPCHeader: fromLeader, Term: term}, &answer)
+	}()
+	go func() {
+		<-time.After(100 * time.Millisecond)
+		asked.Respond(&raft.RequestPreVoteResponse{RPCHeader: fromLeader, Term: term + 1, Granted: true}, nil)
+	}()
+	stop := make(chan struct{})
+	defer close(stop)
+	go other.serve(stop)
+	for highest := term; ; {
+		now := r.CurrentTerm()
+		if now < highest {
+			t.Fatalf("the term went from %d back to %d", highest, now)
+		}
+		highest = now
+		select {
+		case err := <-beaten:
+			if err != nil {
+				t.Error(err)
+			}
+			if now := r.CurrentTerm(); now < highest {
+				t.Errorf("the term went from %d back to %d", highest, now)
+			}
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// slowLog writes entries when it is told to.
+type slowLog struct {
+	raft.LogStore
+	begun, goOn chan struct{}
+}
+
+func (l *slowLog) StoreLogs(entries []*raft.Log) error {
+	l.begun <- struct{}{}
+	<-l.goOn
+	return l.LogStore.StoreLogs(entries)
+}
+
+// While a follower writes what the leader sent, it answers the leader's heartbeats, and no others.
+func TestHeartbeatsAreAnsweredDuringASlowWrite(t *testing.T) {
+	t.Parallel()
+	layer := newLoopback(t)
+	addr := raft.ServerAddress(layer.Addr().String())
+	disk := &slowLog{raft.NewInmemStore(), make(chan struct{}), make(chan struct{})}
+	r := startLone(t, layer, disk)
+	defer r.end(t)
+	leader := raft.NewNetworkTransport(newLoopback(t), 3, time.Minute, nil)
+	defer leader.Close()
+	send := func(term uint64, entries ...*raft.Log) (raft.AppendEntriesResponse, error) {
+		var answer raft.AppendEntriesResponse
+		err := leader.AppendEntries("follower", addr,
+			&raft.AppendEntriesRequest{RPCHeader: fromLeader, Term: term, Entries: entries}, &answer)
+		return answer, err
+	}
+	if answer, err := send(3); err != nil || !answer.Success {
+		t.Fatalf("the first heartbeat: %+v, %v", answer, err)
+	}
+	written, newer := make(chan error, 1), make(chan error, 1)
+	go func() {
+		answer, err := send(3, &raft.Log{Index: 1, Term: 3, Type: raft.LogNoop})
+		if err == nil && !answer.Success {
+			err = fmt.Errorf("%+v", answer)
+		}
+		written <- err
+	}()
+	<-disk.begun
+	go func() {
+		_, err := send(4)
+		newer <- err
+	}()
+	for range 3 {
+		if answer, err := send(3); err != nil || !answer.Success {
+			t.Errorf("a heartbeat during the write: %+v, %v", answer, err)
+		}
+	}
+	if term := r.CurrentTerm(); term != 3 || len(written)+len(newer) > 0 {
+		t.Errorf("during the write: term %d, answers %d, %d", term, len(written), len(newer))
+	}
+	close(disk.goOn)
+	if err := <-written; err != nil {
+		t.Errorf("the entries: %v", err)
+	}
+	if err := <-newer; err != nil || r.CurrentTerm() != 4 {
+		t.Errorf("the heartbeat of a newer leader: %v, term %d", err, r.CurrentTerm())
 	}
 }
 
