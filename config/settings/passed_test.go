@@ -61,7 +61,7 @@ func TestOptionsArePassedOn(t *testing.T) {
 		{"cluster", func(o *config.Options) any { return Cluster(o) },
 			"Addr Version SPKI NodePub Pins JoinKey Found Seal OwedAfter SessionGrace" +
 				" AESGrace Partitions StateSync Unfit OnFounded Now Writing OpenLog CheckEvery" +
-				" LastBackup Alarms Extensions SnapshotThreshold ServeWithout"},
+				" LastBackup Alarms Extensions SnapshotThreshold ServeWithout ReplaceAfter"},
 		{"peer", func(o *config.Options) any { return Peer(o, "") },
 			"Advertise Key Pins Level Network JoinTimeout MaxHandshakes" +
 				" MaxHandshakesPer MaxConnsPer MaxJoins JoinTries JoinTriesTotal" +
