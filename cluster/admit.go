@@ -95,6 +95,10 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello,
 	if !r.GetFound() {
 		n.awaitFounding(ctx)
 	}
+	// Its claim must not lack the last keys, which its log has but its state may not have yet.
+	if n.standsAlone() && !n.hold(ctx, n.IsLeader) {
+		return nil, errors.New("this master stands alone and has not applied its own log yet")
+	}
 	cluster, founded := n.state.Cluster()
 	switch {
 	case !founded && len(n.pins.known()) == 0 && !n.Founding():
@@ -173,26 +177,35 @@ func (n *Node) askersKnown() int {
 	return len(n.askers)
 }
 
-// foundingHold is how long a joiner's question may wait for the founding: less than askTimeout.
-const foundingHold = 2 * time.Second
+// longestHold is how long a question over the join channel may wait: less than askTimeout.
+const longestHold = 2 * time.Second
 
 // awaitFounding holds a joiner's question while this master is about to found, so that the answer
 // can be the admission.
 func (n *Node) awaitFounding(ctx context.Context) {
-	limit := time.NewTimer(foundingHold)
+	n.hold(ctx, func() bool {
+		_, founded := n.state.Cluster()
+		return founded && !n.standsAlone() || !founded &&
+			!n.Founding() && (len(n.pins.known()) > 0 || !n.mightFound())
+	})
+}
+
+// hold waits up to longestHold until effect returns true, and reports whether it did. Effect must
+// be something of which n.moved tells.
+func (n *Node) hold(ctx context.Context, effect func() bool) bool {
+	limit := time.NewTimer(longestHold)
 	defer limit.Stop()
 	for {
 		moved := n.moved.next()
-		if _, founded := n.state.Cluster(); founded && !n.standsAlone() || !founded &&
-			!n.Founding() && (len(n.pins.known()) > 0 || !n.mightFound()) {
-			return
+		if effect() {
+			return true
 		}
 		select {
 		case <-moved:
 		case <-limit.C:
-			return
+			return false
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }

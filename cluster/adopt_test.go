@@ -144,6 +144,34 @@ func TestTwoStandAloneMastersRefuseUntilOneIsChosen(t *testing.T) {
 	}
 }
 
+// A master that stood alone and has not applied its last keys yet, because its disk is slow, does
+// not answer as one without minions.
+func TestAStandAloneMasterAnswersWithAllItsKeys(t *testing.T) {
+	t.Parallel()
+	var release func()
+	c := clustertest.Prepare(t, 2, func(i int, cfg *cluster.Config) {
+		cfg.JoinTimeout = time.Minute
+		if i == 1 {
+			cfg.OpenLog = func(dir string) (cluster.RaftLog, error) {
+				log, err := openFaulty(dir)
+				release = log.hang(t)
+				return log, err
+			}
+		}
+	})
+	for i, n := range c.Nodes {
+		standAlone(t, n, fmt.Sprintf("web%d", i+1))
+	}
+	c.Nodes[1].Start()
+	c.Nodes[0].Start()
+	c.Wait("the first waits", says(c.Nodes[0], "could not answer the join request"))
+	release()
+	for _, n := range c.Nodes {
+		c.Wait(n.ID+" says how to choose",
+			says(n, "no master founds, because there are keys of different masters"))
+	}
+}
+
 // The master refuses to start, or ends as soon as it knows: what its disk says of the last command
 // need not be known as committed at the start.
 func TestAnotherClusterIDIsRefused(t *testing.T) {
