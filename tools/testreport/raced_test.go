@@ -47,15 +47,16 @@ func write() { shared = 1 }
 // peer has a race between functions that are called as those of Raft's are.
 const peer = `package raft
 
-import "time"
+import "runtime"
 
 type Raft struct{ id int }
 
 func Race() {
 	r := &Raft{}
 	go r.startStopReplication()
-	time.Sleep(50 * time.Millisecond)
-	updateLastAppended(r)
+	for updateLastAppended(r) == 0 {
+		runtime.Gosched()
+	}
 }
 
 //go:noinline
