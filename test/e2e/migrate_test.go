@@ -607,7 +607,7 @@ func (v *moving) chosen(t *testing.T) func() *Master {
 	last := v.boxes[0].Master
 	return func() *Master {
 		for _, b := range v.boxes {
-			if sessions(t, b.Addr, PublishPort) > 0 {
+			if connected(t, v.minion.PID(), b.Addr, PublishPort) {
 				last = b.Master
 			}
 		}
