@@ -366,7 +366,8 @@ func (m *Master) port(n int) string { return net.JoinHostPort(m.Addr, strconv.It
 
 // Probe asks the master's health port. The error holds the answer.
 func (m *Master) Probe(path string) error {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: Within(time.Second),
+		Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + m.port(HealthPort) + path)
 	if err != nil {
 		return err
