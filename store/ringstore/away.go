@@ -179,10 +179,12 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 // another one answered; "": it need not.
 func (s *Store) outdated(node string, reply *ringpb.StatusReply) string {
 	forgotten, contact := int64(reply.Forgotten), s.contact.Load()
+	// Notes count whole seconds, and the clocks of masters differ by a few.
+	doubt := int64(min(contactEvery, s.opts.TombstoneFor/10) / time.Second)
 	switch {
 	case slices.Contains(reply.Lacking, s.self):
 		return "it was away for longer than ring_tombstone_seconds"
-	case forgotten > contact && forgotten > s.disk.Forgotten() &&
+	case forgotten >= contact-doubt && forgotten > s.disk.Forgotten() &&
 		!knownbug.Is(knownbug.TombstonesMerged) && !knownbug.Is(knownbug.OldDiskMerged):
 		return fmt.Sprintf("its disk is of %s, and %s has forgotten a deletion of %s",
 			disk.SecondsTime(contact).Format(time.RFC3339), node,

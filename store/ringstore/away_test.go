@@ -226,6 +226,7 @@ func TestDeletedStaysDeletedOnAnOldDisk(t *testing.T) {
 	}
 	k.start("c")
 	k.settled()
+	k.now.add(-5 * time.Second) // the clock of who deletes may be behind
 	for _, n := range held {
 		if err := k.store("a").Delete(ctx, key(n).Space, key(n).Place, key(n).Name); err != nil {
 			t.Fatal(err)
@@ -260,7 +261,8 @@ func TestDeletedStaysDeletedOnAnOldDisk(t *testing.T) {
 	k.start("c")
 	eventually(t, "c has asked d", func() error {
 		if c.store.stale.Load() || !c.store.disk.Refilling() {
-			return errors.New("not yet")
+			return fmt.Errorf("its contact was at %d, d has forgotten %d", c.store.contact.Load(),
+				k.store("d").disk.Forgotten())
 		}
 		return nil
 	})

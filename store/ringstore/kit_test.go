@@ -1,6 +1,7 @@
 package ringstore
 
 import (
+	"encoding/binary"
 	"context"
 	"errors"
 	"fmt"
@@ -356,9 +357,11 @@ func (k *kit) settled() {
 func (k *kit) contactNoted() {
 	k.t.Helper()
 	k.now.add(2 * contactEvery)
+	from := uint64(k.now.Now().Unix())
 	eventually(k.t, "contact is noted", func() error {
 		for _, n := range k.all() {
-			if b, err := n.store.disk.Note(contactNote); err != nil || b == nil {
+			b, err := n.store.disk.Note(contactNote)
+			if err != nil || len(b) != 8 || binary.BigEndian.Uint64(b) < from {
 				return fmt.Errorf("%s: %v, %v", n.name, b, err)
 			}
 		}
