@@ -133,5 +133,17 @@ func FuzzUnpackRawMap(f *testing.F) {
 				t.Fatalf("key %q is lost", p.Key)
 			}
 		}
+		for _, p := range full {
+			key, ok := p.Key.(string)
+			if !ok {
+				continue
+			}
+			want, _ := full.Get(key) // the last of equal keys
+			got, _ := m.Get(key)
+			if v, err := got.Unpack(); err != nil || !bytes.Equal(mustPack(t, v), mustPack(t, want)) ||
+				!bytes.Equal(got, value.Raw(b).Lookup(key)) {
+				t.Fatalf("key %q: %v (%v), want %v", key, v, err, want)
+			}
+		}
 	})
 }

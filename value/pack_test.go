@@ -357,6 +357,11 @@ func TestRawMap(t *testing.T) {
 	if !m[1].Other() || m[0].Other() {
 		t.Error("other keys are not told apart")
 	}
+	if m, err := value.UnpackRawMap(unhex(t, "82a2696401c70205696402")); err != nil || m[1].Other() {
+		t.Errorf("an extension as key: %v, %v", m, err)
+	} else if n, _ := m.Int("id"); n != 2 {
+		t.Errorf("an extension as key: the first one counts, %d", n)
+	}
 	b, _ := m.Get("b")
 	if !b.IsMap() || b.IsNil() {
 		t.Errorf("b: %x", b)

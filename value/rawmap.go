@@ -75,12 +75,7 @@ func (r Raw) Lookup(key string) (value Raw) {
 		if err != nil {
 			return nil
 		}
-		k, err := ReadHead(r, pos)
-		if err != nil {
-			return nil
-		}
-		text := k.Kind == KindRaw || k.Kind == KindExt && k.Ext != extTime && k.Ext != ExtConst
-		if text && string(r[k.End:behind]) == key {
+		if k, ok := r[pos:behind].KeyText(); ok && string(k) == key {
 			value = r[behind:end:end]
 		}
 		pos = end
@@ -88,10 +83,22 @@ func (r Raw) Lookup(key string) (value Raw) {
 	return value
 }
 
+// KeyText returns what r, an encoded map key, is decoded to, sharing memory with r, and whether it
+// is text: an unknown extension is its payload, for Unpack as for Salt's master.
+func (r Raw) KeyText() ([]byte, bool) {
+	h, err := ReadHead(r, 0)
+	unknown := h.Kind == KindExt && h.Ext != extTime && h.Ext != ExtConst
+	if err != nil || h.Kind != KindRaw && !unknown {
+		return nil, false
+	}
+	text := r[h.End : h.End+h.N : h.End+h.N]
+	return text, utf8.Valid(text)
+}
+
 // rawKey reads an encoded map key; for a key that is not text it returns the encoding, with other
 // set.
 func rawKey(r Raw) (key string, other bool) {
-	if s, ok := r.Bytes(); ok && utf8.Valid(s) {
+	if s, ok := r.KeyText(); ok {
 		return Intern(s), false
 	}
 	return string(r), true

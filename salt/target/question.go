@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	"clustermaster/value"
 	"clustermaster/value/pyregex"
@@ -123,8 +122,8 @@ type Look struct {
 func Parts(data value.Raw, keys map[string]int, fn func(i int, part value.Raw)) error {
 	var texts, numbers []int
 	return data.Entries(func(k, v value.Raw) {
-		if b, ok := k.Bytes(); ok {
-			if i, ok := keys[string(b)]; ok && utf8.Valid(b) {
+		if b, ok := k.KeyText(); ok {
+			if i, ok := keys[string(b)]; ok {
 				texts = append(texts, i)
 				fn(i, v)
 			}

@@ -453,6 +453,14 @@ func TestEventsInAnothersName(t *testing.T) {
 		batch(m, tag, dict("id", "m2", "return", true))
 		batch(m, tag, dict("id", int64(1)))
 	}
+	// Decoders read an unknown extension as its payload, so this key is "id" again.
+	for _, cmd := range []string{"_minion_event", "_return"} {
+		load := append(dict("cmd", cmd, "tag", "own/x", "data", "x", "jid", "1", "fun", "test.ping", "return", true,
+			"id", "m1"), value.Pair{Key: value.Raw("\xc7\x02\x05id"), Value: "m2"})
+		if got := k.value(m.seal(load, nonce())); got != "bad load" {
+			t.Errorf("%s with a second id: %v", cmd, got)
+		}
+	}
 	batch(m, "salt/job/1/x", dict("jid", "1", "minions", []any{"m2"}))
 	batch(m, "own/x", dict("jid", "1", "minions", []any{"m2"}))
 	k.event("own/x")
@@ -594,17 +602,19 @@ func TestMine(t *testing.T) {
 	m, other := k.accept("m1"), k.accept("m2")
 	k.data.grains["m1"], k.data.grains["m2"] = dict("os", "Debian"), dict("os", "Debian")
 	k.data.pillar["m1"], k.data.pillar["m2"] = dict("color", "blue"), dict("color", "red")
-	acl := func(v any, tgt string) value.Map {
-		return dict("__data__", v, "__saltmine_acl__", int64(1), "allow_tgt", tgt, "allow_tgt_type",
-			"glob")
+	aclOf := func(tgtType, tgt string) value.Map {
+		return dict("__data__", "secret", "__saltmine_acl__", int64(1), "allow_tgt", tgt,
+			"allow_tgt_type", tgtType)
 	}
+	acl := func(tgt string) value.Map { return aclOf("glob", tgt) }
 	steps := []struct {
 		who  *fakeMinion
 		load value.Map
 		want any
 	}{
-		{m, dict("cmd", "_mine", "data", dict("ip", "10.0.0.1", "priv", acl("secret", "m1"), "none",
-			acl("x", "nobody"))), true},
+		{m, dict("cmd", "_mine", "data", dict("ip", "10.0.0.1", "priv", acl("m1"), "none",
+			acl("nobody"), "blue", aclOf("pillar", "color:bl*"),
+			"blues", aclOf("compound", "I@color:bl* and m*"))), true},
 		{m, dict("cmd", "_mine", "data", dict("more", int64(1))), true},
 		{other, dict("cmd", "_mine", "data", dict("ip", "10.0.0.2")), true},
 		{m, dict("cmd", "_mine"), dict()},
@@ -620,6 +630,10 @@ func TestMine(t *testing.T) {
 		{other, dict("cmd", "_mine_get", "tgt", "m1", "fun", "priv"), dict()},
 		{m, dict("cmd", "_mine_get", "tgt", "m1", "fun", "priv"), dict("m1", "secret")},
 		{m, dict("cmd", "_mine_get", "tgt", "m1", "fun", "none"), dict()},
+		{m, dict("cmd", "_mine_get", "tgt", "m1", "fun", "blue"), dict("m1", "secret")},
+		{other, dict("cmd", "_mine_get", "tgt", "m1", "fun", "blue"), dict()},
+		{m, dict("cmd", "_mine_get", "tgt", "m1", "fun", "blues"), dict("m1", "secret")},
+		{other, dict("cmd", "_mine_get", "tgt", "m1", "fun", "blues"), dict()},
 		{other, dict("cmd", "_mine_get", "tgt", "color:bl*", "tgt_type", "pillar", "fun", "ip"),
 			dict()},
 		{other, dict("cmd", "_mine_get", "tgt", "color:blue", "tgt_type", "pillar", "fun", "ip"),

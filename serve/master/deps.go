@@ -168,8 +168,8 @@ type Jobs interface {
 	PeerOf(ctx context.Context, jid string) (id string, found bool, err error)
 	// Owner returns who published a job. Found is false if no user did.
 	Owner(ctx context.Context, jid string) (owner jobcache.Owner, found bool, err error)
-	// Returns returns the stored returns of a job, by minion.
-	Returns(ctx context.Context, jid string) (map[string]jobcache.Return, error)
+	// EachReturn calls fn with each minion's stored return of a job, and ends with an error of fn.
+	EachReturn(ctx context.Context, jid string, fn func(id string, r jobcache.Return) error) error
 	// Returned lists the minions with stored returns.
 	Returned(ctx context.Context, jid string) ([]string, error)
 }

@@ -327,10 +327,17 @@ func (j *fakeJobs) Owner(_ context.Context, jid string) (jobcache.Owner, bool, e
 	return jobcache.Owner{User: load.String("user"), Eauth: kwargs.String("eauth")}, ok, j.err
 }
 
-func (j *fakeJobs) Returns(_ context.Context, jid string) (map[string]jobcache.Return, error) {
+func (j *fakeJobs) EachReturn(_ context.Context, jid string,
+	fn func(string, jobcache.Return) error) error {
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	return maps.Clone(j.returns[jid]), nil
+	returns := maps.Clone(j.returns[jid])
+	j.mu.Unlock()
+	for id, r := range returns {
+		if err := fn(id, r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (j *fakeJobs) Returned(_ context.Context, jid string) ([]string, error) {

@@ -98,8 +98,8 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxResolvingWait+maxMineTime)
 	defer cancel()
 	hold := func(n int64) error {
-		if c.sender != nil && !c.sender.Hold(n) {
-			return fmt.Errorf("%w: read the mine for %q: %w", errUnacknowledged, c.ID, errNoMemory)
+		if err := c.hold(n); err != nil {
+			return fmt.Errorf("read the mine for %q: %w", c.ID, err)
 		}
 		return nil
 	}
@@ -158,6 +158,14 @@ func decodeMine(found value.Map) (err error) {
 
 // errNoMemory: the requests that run hold all memory that requests may hold.
 var errNoMemory = errors.New("requests in flight hold too much memory")
+
+// hold counts n bytes that the answer to a request takes, and fails if there is no memory for them.
+func (c *call) hold(n int64) error {
+	if c.sender != nil && !c.sender.Hold(n) {
+		return fmt.Errorf("%w: %w", errUnacknowledged, errNoMemory)
+	}
+	return nil
+}
 
 // mineGetIn is MineGet, but the values are still packed (value.Raw), and it takes a turn before
 // costly work, which is anything but reading a few values of a few named minions. Hold counts the
@@ -301,8 +309,7 @@ func (m *Master) mineReader(ctx context.Context, t *turn, hold func(int64) error
 			}
 			decoded, err := tgt.Unpack()
 			if err == nil {
-				may, _, err = target.Means(ctx, minionsPattern(tgtType), decoded, m.deps.Targets,
-					asking)
+				may, _, err = target.Means(ctx, tgtType, decoded, m.deps.Targets, asking)
 			}
 			may = err == nil && may
 			known[key] = may
@@ -311,8 +318,9 @@ func (m *Master) mineReader(ctx context.Context, t *turn, hold func(int64) error
 	}
 }
 
-// minionsPattern returns the type to use for a target that a minion gave. It allows no patterns on
-// pillar, with which the minion could guess another's pillar.
+// minionsPattern returns the type to use for a target that a minion asks by. It allows no patterns
+// on pillar, with which the minion could guess another's pillar. A mine's allow_tgt may have them:
+// who asks does not choose it.
 func minionsPattern(tgtType string) string {
 	switch tgtType {
 	case "pillar":

@@ -13,6 +13,7 @@ import (
 	"clustermaster/salt/target"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/origin"
+	"clustermaster/store/jobcache"
 	"clustermaster/value"
 	"clustermaster/value/yaml11"
 )
@@ -33,8 +34,7 @@ var errUnknownPeerJob = errors.New("no job that a minion ordered")
 // peerPublish is a job that a minion ordered and may order.
 type peerPublish struct {
 	PublishRequest
-	timeout time.Duration // of minion_publish; 0 is the default
-	full    bool
+	full bool
 }
 
 // minionPub publishes for a minion and answers at once.
@@ -52,11 +52,14 @@ func (m *Master) minionPub(ctx context.Context, c *call) (any, error) {
 
 // minionPublish publishes for a minion and waits for the returns. In Salt 3008 it always fails.
 func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
+	wait, ok := peerTimeout(c)
+	if !ok {
+		return value.Map{}, nil
+	}
 	p, done, err := m.publishForPeer(ctx, c)
 	if err != nil || done == nil || done.Error != "" {
 		return value.Map{}, err
 	}
-	wait := p.timeout
 	if wait <= 0 {
 		wait = m.opts.Timeout
 	}
@@ -75,7 +78,7 @@ func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
 		case <-tick.C:
 		}
 	}
-	returns, err := m.peerReturns(context.WithoutCancel(ctx), done.JID)
+	returns, err := m.peerReturns(context.WithoutCancel(ctx), c, done.JID)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +91,31 @@ func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
 		out[i] = value.Pair{Key: r.Key, Value: v}
 	}
 	return out, nil
+}
+
+// peerTimeout reads how long minion_publish waits, in seconds; 0 is the default. Salt's int() takes
+// fractions as numbers, and not as text. minion_pub has the field too, and ignores it.
+func peerTimeout(c *call) (wait time.Duration, ok bool) {
+	for _, name := range []string{"tmo", "timeout"} {
+		raw, given := c.Load.Get(name)
+		if !given || raw.IsNil() {
+			continue
+		}
+		v, err := raw.Unpack()
+		seconds, isNumber := v.(float64)
+		switch v := v.(type) {
+		case int64:
+			seconds, isNumber = float64(v), true
+		case string:
+			n, parseErr := strconv.Atoi(strings.TrimSpace(v))
+			seconds, isNumber = float64(n), parseErr == nil
+		}
+		if err != nil || !isNumber {
+			return 0, false
+		}
+		wait = time.Duration(min(max(seconds, 0), maxPeerWait.Seconds())) * time.Second
+	}
+	return wait, true
 }
 
 // pubRet answers the minion that ordered a job with the returns so far.
@@ -106,13 +134,21 @@ func (m *Master) pubRet(ctx context.Context, c *call) (any, error) {
 	if owner != c.ID {
 		return value.Map{}, nil
 	}
-	return m.peerReturns(ctx, jid)
+	return m.peerReturns(ctx, c, jid)
 }
 
-func (m *Master) peerReturns(ctx context.Context, jid string) (value.Map, error) {
-	returns, err := m.deps.Jobs.Returns(ctx, jid)
+// peerReturns reads what a minion's job returned, as far as there is memory for it.
+func (m *Master) peerReturns(ctx context.Context, c *call, jid string) (value.Map, error) {
+	returns := make(map[string]jobcache.Return)
+	err := m.deps.Jobs.EachReturn(ctx, jid, func(id string, r jobcache.Return) error {
+		returns[id] = r
+		return c.hold(r.Size())
+	})
+	if errors.Is(err, errNoMemory) {
+		m.refused.note("memory", c.ID, c.remote)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the returns of job %s for %q: %w", jid, c.ID, err)
 	}
 	out := value.Map{}
 	for _, id := range sortedIDs(returns) {
@@ -240,21 +276,6 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 		}
 	}
 	p.full = c.Load.String("form") == "full"
-	for _, name := range []string{"tmo", "timeout"} {
-		raw, given := c.Load.Get(name)
-		if !given {
-			continue
-		}
-		seconds, isNumber := raw.Int()
-		if text, isText := raw.Text(); isText {
-			n, err := strconv.Atoi(strings.TrimSpace(text))
-			seconds, isNumber = int64(n), err == nil
-		}
-		if !isNumber && !raw.IsNil() {
-			return p, false, nil
-		}
-		p.timeout = min(time.Duration(max(seconds, 0)), maxPeerWait/time.Second) * time.Second
-	}
 	return p, true, nil
 }
 

@@ -118,8 +118,18 @@ func TestPeerPublish(t *testing.T) {
 	if got := m.call(dict("cmd", "pub_ret")); !same(got, dict()) {
 		t.Errorf("no job: %v", got)
 	}
-	if got := m.call(order("cmd", "minion_publish", "timeout", "soon")); !same(got, dict()) {
-		t.Errorf("bad timeout: %v", got)
+	for _, tt := range []struct {
+		cmd  string
+		tmo  any
+		runs bool
+	}{{"minion_publish", "soon", false}, {"minion_publish", "1.5", false},
+		{"minion_publish", 1.5, true}, {"minion_publish", " 1 ", true},
+		{"minion_pub", "soon", true}, {"minion_pub", 1.5, true}} {
+		jobs := len(k.jobs.loads)
+		got := m.call(order("cmd", tt.cmd, "tmo", tt.tmo))
+		if runs := len(k.jobs.loads) > jobs; runs != tt.runs || !runs && !same(got, dict()) {
+			t.Errorf("%s with the timeout %v: published: %v, %v", tt.cmd, tt.tmo, runs, got)
+		}
 	}
 	if got := m.call(order("cmd", "minion_publish", "tgt", "x*")); !same(got, dict()) {
 		t.Errorf("nobody: %v", got)
@@ -127,6 +137,31 @@ func TestPeerPublish(t *testing.T) {
 	if got := m.call(order("cmd", "minion_publish", "form", "full")).(value.Map); len(got) != 1 ||
 		got.String("__jid__") == "" {
 		t.Errorf("nobody returned: %v", got)
+	}
+}
+
+// TestPeerMemory: what a minion's job returned is gathered only as far as there is memory for it.
+func TestPeerMemory(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, func(o *Options, _ *Deps) { o.Peer = dict(".*", []any{".*"}) })
+	m, other := k.accept("m1"), k.accept("m2")
+	jid := m.call(dict("cmd", "minion_pub", "tgt", "*", "fun", "test.ping", "arg", []any{},
+		"ret", "")).(value.Map).String("jid")
+	long := strings.Repeat("x", 1<<20)
+	other.call(dict("cmd", "_return", "jid", jid, "return", long, "retcode", int64(0), "success", true,
+		"fun", "test.ping"))
+	const few = 1 << 12 // what the request itself takes
+	for room, served := range map[int64]bool{int64(len(long)) + few: true, int64(len(long)) - few: false} {
+		before := refusedFor(t, k, "memory")
+		s := &fakeSender{room: room}
+		reply, err := k.Handle(t.Context(), Request{Sender: s,
+			Payload: m.seal(dict("cmd", "pub_ret", "jid", jid), nonce())})
+		if (err == nil && len(reply) > len(long)) != served {
+			t.Errorf("room for %d bytes: a reply of %d bytes, %v", room, len(reply), err)
+		}
+		if refused := refusedFor(t, k, "memory") > before; refused == served {
+			t.Errorf("room for %d bytes: refused %v", room, refused)
+		}
 	}
 }
 
