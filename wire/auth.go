@@ -91,9 +91,11 @@ func plainNonce(s string) bool {
 }
 
 // offeredKey reports whether a cleaned text is one PEM public key and nothing else. pem.Decode
-// ignores text before the block, after it and in its headers; minions send no such text.
+// ignores text before the block, after it and in its headers, and what looks like a block before
+// it; minions send no such text.
 func offeredKey(text string) bool {
-	if !strings.HasPrefix(text, "-----BEGIN ") {
+	const begin = "-----BEGIN"
+	if !strings.HasPrefix(text, begin+" ") || strings.Count(text, begin) > 1 {
 		return false
 	}
 	block, rest := pem.Decode([]byte(text + "\n"))

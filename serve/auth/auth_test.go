@@ -194,6 +194,9 @@ func TestTokens(t *testing.T) {
 				t.Errorf("token %.70q: %v", bad, err)
 			}
 		}
+		if n := strings.Count(said.String(), "eauth=token"); n != 1 {
+			t.Errorf("%d lines about refused tokens:\n%s", n, said)
+		}
 		if _, err := a.MakeToken(t.Context(), "10.0.0.1",
 			creds("sharedsecret", "carol", "wrong")); !errors.Is(err, auth.ErrRefused) {
 			t.Errorf("wrong password: %v", err)

@@ -12,7 +12,7 @@ import (
 const refusalLogInterval = 10 * time.Second
 
 // refusals logs some refusals and counts the others in those lines. Back ends are those of
-// external_auth and "unknown", so the map is bounded.
+// external_auth, "unknown" and "token", so the map is bounded.
 type refusals struct {
 	mu   sync.Mutex // guards seen
 	seen map[string]*refusalLog

@@ -165,20 +165,24 @@ func (a *Auth) Token(_ context.Context, text string) (value.Map, bool) {
 	return append(data, value.Pair{Key: "token", Value: text}), true
 }
 
+// refuseToken returns the refusal of a token, and logs it now and then: any stranger may send one.
+func (a *Auth) refuseToken(user string, why error) error {
+	a.refusals.tell(a.log, "token", "", shown(user), why)
+	return fmt.Errorf("%w: %w", ErrRefused, why)
+}
+
 // ByToken is Authenticate for a token. The present external_auth counts, except for a list that the
 // token holds. Error: ErrRefused, at once, because tokens can't be guessed.
 func (a *Auth) ByToken(ctx context.Context, text string) (Identity, error) {
 	data, ok := a.Token(ctx, text)
 	if !ok {
-		a.log.Warn("token refused: unknown, expired or deleted")
-		return Identity{}, ErrRefused
+		return Identity{}, a.refuseToken("", errors.New("the token is unknown, expired or deleted"))
 	}
 	id := Identity{Name: data.String("name"), Eauth: data.String("eauth"), Expire: timeOf(data)}
 	f := a.now.Load()
 	if _, enabled := f.backEnds[id.Eauth]; !enabled {
-		a.log.Warn("token refused: its back end is not enabled in external_auth", "eauth", id.Eauth,
-			"user", id.Name)
-		return Identity{}, ErrRefused
+		return Identity{}, a.refuseToken(id.Name, fmt.Errorf("external_auth no longer has the token's back end %q",
+			id.Eauth))
 	}
 	groups, _ := data.Get("groups")
 	names, _ := groups.([]any)
@@ -196,8 +200,7 @@ func (a *Auth) ByToken(ctx context.Context, text string) (Identity, error) {
 	if id.Rights, err = f.expanded(ctx, id.Eauth,
 		acl.Granted(f.section(id.Eauth), id.Name, id.Groups,
 			f.opts.PermissiveACL).List()); err != nil {
-		a.log.Warn("token refused", "eauth", id.Eauth, "user", id.Name, "err", err)
-		return Identity{}, fmt.Errorf("%w: %w", ErrRefused, err)
+		return Identity{}, a.refuseToken(id.Name, err)
 	}
 	return id, nil
 }

@@ -151,9 +151,19 @@ func (f found) stat() []any {
 	return stat(f.info)
 }
 
+// environment is the environment asked for. As with Salt, any value counts by its text:
+// "saltenv=2024" on a command line is a number.
+func environment(load value.Map) (env string, given bool) {
+	if env, ok := text(load, "saltenv"); ok {
+		return env, true
+	}
+	v, given := load.Get("saltenv")
+	return value.Str(v), given
+}
+
 // saltenv is the environment asked for, where it has a default.
 func saltenv(load value.Map) string {
-	if env, ok := text(load, "saltenv"); ok {
+	if env, given := environment(load); given {
 		return env
 	}
 	return "base"
@@ -162,7 +172,7 @@ func saltenv(load value.Map) string {
 // required finds the file of a load that must have a path and an environment.
 func (s *Server) required(ctx context.Context, load value.Map) (found, bool, error) {
 	path, hasPath := text(load, "path")
-	env, hasEnv := text(load, "saltenv")
+	env, hasEnv := environment(load)
 	if !hasPath || !hasEnv {
 		return found{}, false, nil
 	}

@@ -153,7 +153,7 @@ func (s *Server) forgetRoots(env string) []string {
 // list answers with one of the lists. One that lacks a back end's part is an error: a minion that
 // takes it for whole removes files (file.recurse with clean, clean_dynamic_modules).
 func (s *Server) list(ctx context.Context, load value.Map, pick func(Lists) []string) (any, error) {
-	env, ok := text(load, "saltenv")
+	env, ok := environment(load)
 	if !ok {
 		return []any{}, nil
 	}
@@ -224,7 +224,7 @@ func (s *Server) Narrow(v any) []string {
 }
 
 func (s *Server) links(ctx context.Context, load value.Map) (any, error) {
-	env, ok := text(load, "saltenv")
+	env, ok := environment(load)
 	if !ok {
 		return value.Map{}, nil
 	}

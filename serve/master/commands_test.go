@@ -3,12 +3,14 @@ package master
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"clustermaster/serve/event"
+	"clustermaster/test/logtest"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -495,6 +497,22 @@ func TestEventsInAnothersName(t *testing.T) {
 		single(syndic, tag)
 	}
 	k.noEvent()
+}
+
+// TestMinionErrors: the master logs the exceptions that minions report, a flood of them once.
+func TestMinionErrors(t *testing.T) {
+	t.Parallel()
+	var said logtest.Buffer
+	k := newKit(t, nil)
+	k.Master.log = slog.New(slog.NewTextHandler(&said, nil))
+	m := k.accept("m1")
+	for range 20 {
+		m.call(dict("cmd", "_minion_event", "tag", "_salt_error", "data", dict("message", "it broke")))
+		k.event("_salt_error")
+	}
+	if n := strings.Count(said.String(), "it broke"); n != 1 || !strings.Contains(said.String(), "minion=m1") {
+		t.Errorf("%d lines:\n%s", n, said.String())
+	}
 }
 
 // pillars makes a pillar that names who asks.

@@ -43,9 +43,21 @@ func (m *Master) minionEvent(ctx context.Context, c *call) (any, error) {
 	if m.deps.Commits != nil && (tag == "minion_start" || tag == "salt/minion/"+c.ID+"/start") {
 		m.deps.Commits.Started(ctx, c.ID)
 	}
+	if tag == "_salt_error" { // a function on the minion raised an exception
+		m.minionError(c)
+	}
 	m.deps.Bus.FireRawMap(tag, c.Load)
 	m.metrics.events.WithLabelValues("fired").Inc()
 	return nil, nil
+}
+
+// minionError logs what a minion says of an exception.
+func (m *Master) minionError(c *call) {
+	data, _ := c.Load.Get("data")
+	message, _ := data.Lookup("message").Text()
+	if n := m.refused.due("_salt_error"); n > 0 {
+		m.log.Error("a minion reports an error", "minion", c.ID, "err", shortened(message), "n", n)
+	}
 }
 
 func (m *Master) batch(ctx context.Context, c *call, events value.Raw) error {
@@ -88,9 +100,6 @@ func (m *Master) batch(ctx context.Context, c *call, events value.Raw) error {
 // locally handles events that concern the master itself: a syndic names the minions below it that a
 // job is for.
 func (m *Master) locally(ctx context.Context, c *call, tag string, data value.Map) error {
-	if tag == "_salt_error" {
-		m.log.Warn("minion reports an error", "minion", c.ID, "err", data.String("message"))
-	}
 	if !m.isSyndic(c.ID) {
 		return nil
 	}

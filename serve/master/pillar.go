@@ -43,8 +43,8 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 				value.Map{{Key: "Minion data cache refresh", Value: c.ID}})
 		}
 	}
-	request := PillarRequest{ID: c.ID, Grains: grains, Saltenv: c.Load.String("saltenv"),
-		Pillarenv: c.Load.String("pillarenv")}
+	request := PillarRequest{ID: c.ID, Grains: grains, Saltenv: c.environment("saltenv"),
+		Pillarenv: c.environment("pillarenv")}
 	if request.Saltenv == "" {
 		request.Saltenv = c.Load.String("env")
 	}
@@ -74,6 +74,16 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 		}
 	}
 	return wrap(made.Pillar), nil
+}
+
+// environment is the text of an environment asked for; "" if none is. On a command line
+// "pillarenv=2024" is a number.
+func (c *call) environment(key string) string {
+	raw, _ := c.Load.Get(key)
+	if v, err := raw.Unpack(); err == nil && v != nil {
+		return value.Str(v)
+	}
+	return ""
 }
 
 // mapField decodes a field that is a map; nil if it is none.

@@ -48,21 +48,26 @@ func shortened(s string) string {
 
 func (r *refusals) tell(reason string, remote netip.AddrPort, who ...any) {
 	r.metrics.refused.WithLabelValues(reason).Inc()
+	if n := r.due(reason); n > 0 {
+		r.log.Warn("request refused", append(who, "reason", reason, "addr", remote, "n", n)...)
+	}
+}
+
+// due returns for how many lines of a kind one may be logged now; 0: none may.
+func (r *refusals) due(kind string) (n int) {
 	now := time.Now()
 	r.mu.Lock()
-	l := r.seen[reason]
+	defer r.mu.Unlock()
+	l := r.seen[kind]
 	if l == nil {
 		l = &refusalLog{}
-		r.seen[reason] = l
+		r.seen[kind] = l
 	}
 	if now.Sub(l.last) < refusalLogInterval {
 		l.suppressed++
-		r.mu.Unlock()
-		return
+		return 0
 	}
-	suppressed := l.suppressed
+	n = l.suppressed + 1
 	l.last, l.suppressed = now, 0
-	r.mu.Unlock()
-	r.log.Warn("request refused", append(who, "reason", reason, "addr", remote, "n",
-		suppressed+1)...)
+	return n
 }

@@ -40,6 +40,7 @@ func dict(pairs ...any) value.Map {
 const dataConfig = `file_roots:
   base: [DIR/srv, DIR/srv2]
   dev: [DIR/dev]
+  '2024': [DIR/2024]
   __env__: [DIR/any/__env__]
 fileserver_followsymlinks: FOLLOW
 fileserver_ignoresymlinks: IGNORE
@@ -69,7 +70,7 @@ var (
 		"srv2/sub/more.txt": "more", "srv/with blank.txt": "b", "srv/ünï.txt": "u", "srv/.dot": "d",
 		"srv/q?x=1.txt": "q", "srv/a|b": "p", "srv/empty.txt": "", "srv/one": "1",
 		"srv/x.swp": "s", "srv/hidden/h.txt": "h", "srv/old.bak": "o", "dev/d.txt": "d",
-		"any/feat/f.txt": "f", "outside/secret.txt": "s", "srv/star*.txt": "*",
+		"any/feat/f.txt": "f", "2024/y.txt": "y", "outside/secret.txt": "s", "srv/star*.txt": "*",
 		"srv/exact": strings.Repeat("x", 4096), "srv/exact1": strings.Repeat("x", 4097),
 		"srv/three": strings.Repeat("abc", 4000), "srv/new\nline": "n",
 		"saltclass/nodes/data-a.yml": "environment: dev\nclasses: [common]\nstates: ['{{ __grains__.os }}', a.b]\n", "saltclass/classes/common.yml": "states: [ssh]\n",
@@ -114,7 +115,8 @@ func dataTree(t *testing.T, m *subject) {
 
 func fileQuestions() []asked {
 	var out []asked
-	for _, env := range []any{"base", "dev", "feat", "nosuch", "__env__", "../x", nil} {
+	for _, env := range []any{"base", "dev", "feat", "nosuch", "__env__", "../x", nil, "2024", int64(2024),
+		20.5} {
 		for _, cmd := range []string{"_file_list", "_file_list_emptydirs", "_dir_list",
 			"_symlink_list"} {
 			for _, prefix := range []any{nil, "sub", "/sub/", "nosuch"} {
@@ -164,6 +166,12 @@ func fileQuestions() []asked {
 				out = append(out, asked{fmt.Sprint("_serve_file ", path, " ", loc, " ", level),
 					load, ""})
 			}
+		}
+	}
+	for _, env := range []any{int64(2024), "2024", 2024.0, true} { // "saltenv=2024" gives a number
+		for _, cmd := range []string{"_file_hash", "_file_hash_and_stat", "_serve_file"} {
+			out = append(out, asked{fmt.Sprintf("%s in %#v", cmd, env), dict("cmd", cmd, "path", "y.txt",
+				"saltenv", env, "loc", int64(0)), ""})
 		}
 	}
 	for _, level := range []any{int64(-1), "", false, int64(10), "x"} {
