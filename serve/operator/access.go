@@ -167,6 +167,19 @@ func (s *Server) owns(ctx context.Context, jid string) error {
 	return nil
 }
 
+// mayUse returns nil if a caller may order something under a job id; "" is one that the master
+// makes.
+func (s *Server) mayUse(ctx context.Context, jid string) error {
+	if jid == "" {
+		return nil
+	}
+	if c, _ := callerOf(ctx); s.claims.of(jid) != "" && s.claims.of(jid) != c.owner() {
+		return status.Error(codes.AlreadyExists,
+			"this id was made for another user's job; leave it to the master to make one")
+	}
+	return s.owns(ctx, jid)
+}
+
 // jobOf returns the id of the job whose events a prefix covers; "" if it covers more.
 func jobOf(prefix string) string {
 	rest, ok := strings.CutPrefix(prefix, "salt/job/")

@@ -130,6 +130,21 @@ func TestUserOfExternalAuth(t *testing.T) {
 		t.Errorf("a wheel function of hers: %v", err)
 	}
 	refused("a wheel function", run(carol, "wheel.key.accept"), "Authentication failure")
+	d.server.claims.add("claimed", "user/12345")
+	for jid, want := range map[string]string{"roots": "not yours", "elsewhere": "not yours",
+		"chosen": "not yours", "claimed": "another user's job", mine: "", "earlier": ""} {
+		d.run = RunRequest{}
+		_, err := carol.Run(t.Context(), RunRequest{Fun: "jobs.active", JID: jid},
+			func(string, any) {})
+		if want == "" && (err != nil || d.run.JID != jid) {
+			t.Errorf("a runner with the id %s: %v", jid, err)
+		} else if want != "" {
+			refused("a runner with the id "+jid, err, want)
+			if d.run.Fun != "" {
+				t.Errorf("a runner with the id %s ran", jid)
+			}
+		}
+	}
 	_, err = carol.Targets(t.Context(), "*", "glob", ":")
 	if err != nil {
 		t.Errorf("a target that she may ping: %v", err)

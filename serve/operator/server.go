@@ -259,14 +259,8 @@ func (s *Server) Publish(ctx context.Context,
 	if p.User, rights, refusal = s.orderer(ctx, r.User, functions(p.Fun)); refusal != "" {
 		return &operatorpb.PublishReply{Error: refusal}, nil
 	}
-	if p.JID != "" {
-		if c, _ := callerOf(ctx); s.claims.of(p.JID) != "" && s.claims.of(p.JID) != c.owner() {
-			return nil, status.Error(codes.AlreadyExists,
-				"this id was made for another user's job; leave it to the master to make one")
-		}
-		if err := s.owns(ctx, p.JID); err != nil {
-			return nil, err
-		}
+	if err := s.mayUse(ctx, p.JID); err != nil {
+		return nil, err
 	}
 	p.Kwargs = p.Kwargs.Without(credentialFields...)
 	if c, _ := callerOf(ctx); rights != nil {
@@ -396,6 +390,9 @@ func (s *Server) Run(r *operatorpb.RunRequest,
 		return badValue("arguments", err)
 	}
 	if err := s.mayRun(stream.Context(), req); err != nil {
+		return err
+	}
+	if err := s.mayUse(stream.Context(), req.JID); err != nil {
 		return err
 	}
 	send := func(o *operatorpb.RunOutput, v any) error {

@@ -17,6 +17,7 @@ import (
 	"clustermaster/serve/event"
 	"clustermaster/serve/master"
 	"clustermaster/serve/operator"
+	"clustermaster/serve/origin"
 	"clustermaster/serve/traces"
 	"clustermaster/store/jobcache"
 	"clustermaster/store/memory"
@@ -88,7 +89,19 @@ func (j *Jobs) Publish(ctx context.Context, p gather.Publish) (gather.Published,
 	if why := j.unavailable(p.TgtType, p.Tgt); why != "" {
 		return gather.Published{Error: why}, nil
 	}
+	p.Kwargs = confirmed(ctx, p.User, p.Kwargs)
 	return j.PublishAs(ctx, p, nil)
+}
+
+// confirmed adds to the options of a user's job which back end of external_auth knows him, if one
+// does: a user of the system with the same name is somebody else.
+func confirmed(ctx context.Context, user string, kwargs value.Map) value.Map {
+	o, _ := origin.Of(ctx)
+	if o.Eauth == "" || o.User != user {
+		return kwargs
+	}
+	return append(kwargs.Without("eauth", "username"), value.Pair{Key: "eauth", Value: o.Eauth},
+		value.Pair{Key: "username", Value: user})
 }
 
 // unavailable is Salt's text for a target that names an unknown nodegroup, "" for any other.
@@ -327,17 +340,17 @@ func ids(nodes []string) []string {
 	return out
 }
 
-// SaveRun implements runner.Store.
+// SaveRun implements runner.Store. As with Salt, a job that is stored under the id keeps its load.
 func (j *Jobs) SaveRun(ctx context.Context, jid string, load value.Map, id string,
 	ret value.Map) error {
-	if err := j.d.Jobs.SaveLoad(ctx, jid, load, nil); err != nil {
-		return err
-	}
 	packed, err := value.Pack(ret)
 	if err != nil {
 		return fmt.Errorf("pack result of job %s: %w", jid, err)
 	}
-	if _, err = j.d.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{Return: packed}, nil); err != nil {
+	if kwargs := confirmed(ctx, load.String("user"), nil); kwargs != nil {
+		load = append(slices.Clip(load), value.Pair{Key: "kwargs", Value: kwargs})
+	}
+	if _, err = j.d.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{Return: packed}, load); err != nil {
 		return err
 	}
 	if j.d.Keep != nil {

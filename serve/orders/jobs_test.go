@@ -2,11 +2,20 @@ package orders
 
 import (
 	"context"
+	"reflect"
 	"testing"
+	"time"
 
 	"clustermaster/salt/gather"
 	"clustermaster/salt/runner"
 	"clustermaster/salt/target"
+	"clustermaster/serve/master"
+	"clustermaster/serve/operator"
+	"clustermaster/serve/origin"
+	"clustermaster/store/jobcache"
+	"clustermaster/store/ringstore"
+	"clustermaster/store/ringstore/ringtest"
+	"clustermaster/value"
 )
 
 // kept is a target.Source of two minions. Of web-a, and of nobody else, it has grains: the term
@@ -61,6 +70,68 @@ func TestUnknownNodegroups(t *testing.T) {
 		done, err := j.Publish(t.Context(), gather.Publish{TgtType: tt.tgtType, Tgt: tt.tgt})
 		if done.Error != text || err != nil {
 			t.Errorf("%s %q: published: %q, %v", tt.tgtType, tt.tgt, done.Error, err)
+		}
+	}
+}
+
+type serving struct{}
+
+func (serving) WaitServing(context.Context) error { return nil }
+func (serving) NotServing() string                { return "" }
+
+// A call of a function takes no other job's id, and what it stores and orders belongs to the user
+// of external_auth who ordered it, not to one of the system with the same name.
+func TestJobsOfARun(t *testing.T) {
+	cache := jobcache.New(ringtest.Alone(t, ringstore.Options{}), 86400, time.Now, nil)
+	var published master.PublishRequest
+	j := NewJobs(JobsDeps{Jobs: cache, Targets: kept{}, Node: serving{},
+		TakeIn: func(context.Context) (int, error) { return 0, nil },
+		Publish: func(_ context.Context, r master.PublishRequest) (master.Published, error) {
+			published = r
+			return master.Published{}, nil
+		}})
+	reg, err := runner.NewRegistry(runner.Test())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Functions{Runners: runner.New(runner.RunnerClient, reg, runner.Deps{ID: "m1", Store: j})}
+	const roots, alices, local = "20261129101500000001", "20261129101500000002",
+		"20261129101500000003"
+	if err := cache.SaveLoad(t.Context(), roots, value.Map{{Key: "fun", Value: "cmd.run"},
+		{Key: "user", Value: "root"}}, []string{"web-a"}); err != nil {
+		t.Fatal(err)
+	}
+	external := origin.With(t.Context(), origin.Origin{User: "alice", Eauth: "pam"})
+	for _, tt := range []struct {
+		ctx              context.Context
+		jid, user, eauth string
+	}{
+		{external, roots, "root", ""}, {external, alices, "alice", "pam"},
+		{origin.With(t.Context(), origin.Origin{User: "alice"}), local, "alice", ""},
+	} {
+		res, err := f.Run(tt.ctx, operator.RunRequest{Fun: "test.arg", JID: tt.jid, User: "alice"}, nil)
+		if err != nil || !res.Success {
+			t.Fatal(err, res)
+		}
+		user, eauth, found, err := j.Owner(t.Context(), tt.jid)
+		if user != tt.user || eauth != tt.eauth || !found || err != nil {
+			t.Errorf("job %s belongs to %q of %q, %v, %v", tt.jid, user, eauth, found, err)
+		}
+		stored := 0
+		if err := j.ReadReturns(t.Context(), tt.jid, []string{"m1"},
+			func(string, gather.Return) error { stored++; return nil }); err != nil || stored != 1 {
+			t.Errorf("job %s: %d results, %v", tt.jid, stored, err)
+		}
+	}
+	for user, want := range map[string]value.Map{
+		"alice": {{Key: "batch", Value: true}, {Key: "eauth", Value: "pam"},
+			{Key: "username", Value: "alice"}},
+		"root": {{Key: "batch", Value: true}},
+	} {
+		_, err := j.Publish(external, gather.Publish{Tgt: "*", Fun: "test.ping", User: user,
+			Kwargs: value.Map{{Key: "batch", Value: true}}})
+		if err != nil || !reflect.DeepEqual(published.Kwargs, want) {
+			t.Errorf("an order of a function as %s: %v, %v", user, published.Kwargs, err)
 		}
 	}
 }
