@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 )
@@ -31,4 +32,24 @@ func Changed(before, now *Options) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// With returns a copy of o in which the named options are those of now.
+func (o *Options) With(now *Options, names []string) *Options {
+	out := *o
+	out.Extra = maps.Clone(o.Extra)
+	to, from := reflect.ValueOf(&out).Elem(), reflect.ValueOf(now).Elem()
+	for i := range to.NumField() {
+		if slices.Contains(names, to.Type().Field(i).Tag.Get("opt")) {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	for _, name := range names {
+		if v, given := now.Extra[name]; given {
+			out.Extra[name] = v
+		} else {
+			delete(out.Extra, name)
+		}
+	}
+	return &out
 }

@@ -147,11 +147,11 @@ func saltMaster(ctx context.Context, args []string) int {
 			}
 			return nil, nil, errors.New("the master is starting; send SIGHUP again once it serves")
 		},
-		Serve: func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd,
-			log *slog.Logger) error {
-			err := serveMaster(ctx, o, found, systemd, log, &running)
+		Serve: func(ctx context.Context, options func() *config.Options, found bool,
+			systemd *health.Systemd, log *slog.Logger) error {
+			err := serveMaster(ctx, options(), found, systemd, log, &running)
 			for errors.Is(err, cluster.ErrReopen) && ctx.Err() == nil {
-				err = serveMaster(ctx, o, false, systemd, log, &running)
+				err = serveMaster(ctx, options(), false, systemd, log, &running)
 			}
 			return err
 		},

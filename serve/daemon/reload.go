@@ -20,8 +20,16 @@ type reloader struct {
 	// nil: only the log is reloaded
 	live func(now *config.Options, changed []string) (names []string, use []func(), err error)
 
-	mu   sync.Mutex
-	opts *config.Options // as last read
+	mu      sync.Mutex
+	opts    *config.Options // as last read
+	inForce *config.Options // those of the start, with what was reloaded since
+}
+
+// options returns those in force.
+func (r *reloader) options() *config.Options {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.inForce
 }
 
 // ofLogging are the options that logging.use reads.
@@ -66,6 +74,7 @@ func (r *reloader) reload() {
 			later = append(later, name)
 		}
 	}
+	r.inForce = r.inForce.With(now, applied)
 	for _, w := range warnings {
 		r.log.Warn(w.String(), "component", "config")
 	}

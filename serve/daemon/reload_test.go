@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func running(t *testing.T, dir string) (r *reloader, said *bytes.Buffer) {
 	}
 	t.Cleanup(lines.close)
 	said = new(bytes.Buffer)
-	return &reloader{flags: masterFlags{configDir: dir}, lines: lines, opts: o,
+	return &reloader{flags: masterFlags{configDir: dir}, lines: lines, opts: o, inForce: o,
 		log: slog.New(slog.NewTextHandler(said, nil))}, said
 }
 
@@ -119,7 +120,9 @@ func TestFailedReload(t *testing.T) {
 	inForce := r.opts.Nodegroups
 	refuse := error(nil)
 	r.live = func(now *config.Options, changed []string) ([]string, []func(), error) {
-		return changed, []func(){func() { inForce = now.Nodegroups }}, refuse
+		live := slices.DeleteFunc(slices.Clone(changed),
+			func(name string) bool { return name == "publish_port" })
+		return live, []func(){func() { inForce = now.Nodegroups }}, refuse
 	}
 	reload := func(text, group, want string) {
 		t.Helper()
@@ -131,6 +134,12 @@ func TestFailedReload(t *testing.T) {
 		}
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("want %s: %s", want, said)
+		}
+		// A master that is opened again gets these.
+		o := r.options()
+		if got := fmt.Sprint(o.Nodegroups, o.Extra["nodegroups"]); strings.Count(got, group) != 2 ||
+			o.PublishPort != 4505 || o.Extra["publish_port"] != nil {
+			t.Errorf("opened again with %s and port %d, want %s and 4505", got, o.PublishPort, group)
 		}
 	}
 	const other = "nodegroups: {group: 'db*'}\n"
@@ -144,4 +153,11 @@ func TestFailedReload(t *testing.T) {
 	}
 	refuse = nil
 	reload("log_file: "+log+"\n"+other, "db*", `in_force="log_file nodegroups"`)
+	const moved = "publish_port: 14505\n" // needs a restart
+	reload("log_file: "+log+"\n"+moved+other, "db*", "options=publish_port")
+	reload("log_file: "+log+"\n"+moved+"nodegroups: {group: 'mail*'}\n", "mail*",
+		"in_force=nodegroups")
+	if o := r.options(); o.LogFile != log {
+		t.Errorf("opened again with the log file %q, want %q", o.LogFile, log)
+	}
 }

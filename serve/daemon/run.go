@@ -29,10 +29,10 @@ const (
 type Program struct {
 	// Versions prints the version, with all also those of the libraries.
 	Versions func(all bool)
-	// Serve is the master. It returns nil when ctx ends. Found says that this start founds the
-	// cluster.
-	Serve func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd,
-		log *slog.Logger) error
+	// Serve is the master. It returns nil when ctx ends. It asks for the options that are in force
+	// each time that it opens the master. Found says that this start founds the cluster.
+	Serve func(ctx context.Context, options func() *config.Options, found bool,
+		systemd *health.Systemd, log *slog.Logger) error
 	// Reload names those changed options that can be reloaded, and checks all of them: an error
 	// means that none may be. The functions use, which can't fail, put them in force. Nil: none can
 	// be reloaded.
@@ -221,10 +221,10 @@ func run(ctx context.Context, o *config.Options, f masterFlags, warnings []confi
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	systemd := health.NewSystemd(log)
-	go watchSignals(ctx, stop, systemd, &reloader{opts: o, flags: f, lines: lines, log: log,
-		live: p.Reload}, log)
+	reload := &reloader{opts: o, inForce: o, flags: f, lines: lines, log: log, live: p.Reload}
+	go watchSignals(ctx, stop, systemd, reload, log)
 	boundMemory(log)
-	err = p.Serve(ctx, o, f.found, systemd, log)
+	err = p.Serve(ctx, reload.options, f.found, systemd, log)
 	if err := stopProfile(); err != nil {
 		log.Error("profile not written", "err", err)
 	}

@@ -90,10 +90,10 @@ func TestOwnGrains(t *testing.T) {
 }
 
 // TestReloadedExternalAuth changes who may order what while a master runs. A configuration with an
-// error changes nothing.
+// error changes nothing, and what was reloaded counts after cluster.recover as well.
 func TestReloadedExternalAuth(t *testing.T) {
 	t.Parallel()
-	c := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: Ours(t)})
+	c := NewCluster(t, ClusterOptions{Masters: 2, Programs: Ours(t)})
 	m := c.Masters[0]
 	users := filepath.Join(c.Dir, "users")
 	if err := os.WriteFile(users, []byte("carol:carols-word\ndave:daves-word\n"), 0o600); err != nil {
@@ -105,8 +105,7 @@ func TestReloadedExternalAuth(t *testing.T) {
 	}
 	file := "^filename: " + users + ", "
 	m.Configure(t, with(file, "carol"))
-	m.Run(t)
-	c.WaitReady(t, 60*time.Second, m)
+	c.StartMasters(t)
 	may := func(who string, want bool) error {
 		r := m.Runner(t, "-a", "file", "--username", who, "--password", who+"s-word", "--out=json",
 			"test.arg", "x")
@@ -132,5 +131,24 @@ func TestReloadedExternalAuth(t *testing.T) {
 	Eventually(t, 10*time.Second, "the log tells", fileHas(m.Log, "options not reloaded"))
 	if err := both(false, true)(); err != nil {
 		t.Errorf("after a configuration with an error: %v", err)
+	}
+
+	c.Masters[1].Kill(t)
+	Eventually(t, 60*time.Second, "the master recovers", func() error {
+		if r := m.Runner(t, "cluster.recover", "confirm=e2e"); r.Code != 0 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	Eventually(t, 60*time.Second, "it is opened again", func() error {
+		b, err := os.ReadFile(m.Log)
+		if n := strings.Count(string(b), "master starts"); err == nil && n != 2 {
+			err = fmt.Errorf("started %d times", n)
+		}
+		return err
+	})
+	c.WaitReady(t, 60*time.Second, m)
+	if err := both(false, true)(); err != nil {
+		t.Errorf("after cluster.recover: %v", err)
 	}
 }
