@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"strconv"
@@ -18,6 +20,7 @@ func (e *noUserError) Error() string {
 // identity is the user that the master runs as; same if that is the present user.
 type identity struct {
 	uid, gid   int
+	groups     []int // with gid; nil if same
 	same       bool
 	name, home string
 }
@@ -30,19 +33,33 @@ func lookupUser(name string) (identity, error) {
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
 	id := identity{uid: uid, gid: gid, same: uid == os.Geteuid(), name: u.Username, home: u.HomeDir}
-	if !id.same && os.Geteuid() != 0 {
+	if id.same {
+		return id, nil
+	}
+	if os.Geteuid() != 0 {
 		return id, fmt.Errorf("run as user %s: only root can; start salt-master as that user", name)
+	}
+	all, err := u.GroupIds()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return id, fmt.Errorf("read groups of user %s: %w", name, err)
+	}
+	id.groups = []int{gid}
+	for _, text := range all {
+		if group, err := strconv.Atoi(text); err == nil && group != gid {
+			id.groups = append(id.groups, group)
+		}
 	}
 	return id, nil
 }
 
-// become drops root's rights. What runs below finds the user's home, as with Salt, and not root's.
+// become replaces root's rights and groups by the user's. What runs below finds the user's home, as
+// with Salt, and not root's.
 func (id identity) become() error {
 	if id.same {
 		return nil
 	}
 	for _, step := range []func() error{
-		func() error { return syscall.Setgroups([]int{id.gid}) },
+		func() error { return syscall.Setgroups(id.groups) },
 		func() error { return syscall.Setgid(id.gid) },
 		func() error { return syscall.Setuid(id.uid) },
 	} {
