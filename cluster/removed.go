@@ -90,9 +90,14 @@ func (n *Node) noteDisowned() {
 	if heard.Before(n.started) {
 		heard = n.started
 	}
-	// A joiner may not know the leader or another member yet. A leader sends five heartbeats in the
-	// time below.
-	if n.raft.State() == raft.Leader || time.Since(heard) < n.cfg.HeartbeatTimeout/2 {
+	// A leader sends five heartbeats in this time.
+	silence := n.cfg.HeartbeatTimeout / 2
+	if p, f := n.membership.is(); p != Joined && !f.disowned {
+		// A joiner may not know the leader or another member yet, nor they the joiner. It can
+		// wait: it serves nobody before ServeWithout.
+		silence = min(4*silence, n.cfg.ServeWithout/2)
+	}
+	if n.raft.State() == raft.Leader || time.Since(heard) < silence {
 		n.membership.note(func(f *facts) { f.disowned = false })
 		return
 	}

@@ -123,8 +123,13 @@ func TestRemovedServesNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	turnedAway := saysAnew(gone, "refuse its node key")
+	begin = time.Now()
 	gone.Start()
 	c.Wait("it is turned away", turnedAway)
+	if took := time.Since(begin); took < time.Second { // twice HeartbeatTimeout
+		t.Errorf("it held itself for removed after %v: so would a joiner whose admission is on its way",
+			took)
+	}
 	minions.never(t, gone, "started from an old disk")
 	gone.Stop()
 
