@@ -50,7 +50,7 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 			one.blobs = s.blobs
 		}
 		now, err := one.scan(ctx, dir)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, errNoRoot) {
 			had, synced := base.Root(sc)
 			if len(had) > 0 && !(rec.has(sc, dir) && deleted(dir, envs)) {
 				return nil,

@@ -118,7 +118,7 @@ func (s *Store) takeOwn(ctx context.Context, m *Manifest) error {
 			continue
 		}
 		sc := scanner{hashes: s.hashes, blobs: s.blobs, want: want}
-		if _, err := sc.scan(ctx, dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if _, err := sc.scan(ctx, dir); err != nil && !errors.Is(err, errNoRoot) {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package statesync
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -240,5 +241,51 @@ func TestContentsOfASyncUnderWayStay(t *testing.T) {
 	r := a.sync(Request{})
 	if rep := r.of(t, "m2"); rep.Error != "" || rep.Added != 1 || tries.Load() < 2 {
 		t.Errorf("%s, error %q, after %d collections", counts(rep), rep.Error, tries.Load())
+	}
+}
+
+// What is deleted between the scan's look at it and its reading is gone, and no sign that the root
+// does not exist.
+func TestEntriesThatVanishDuringAScanAreGone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tree{"d/": "755", "d/x": "644 1", "f": "644 1", "link": "-> f"}.write(t, dir)
+	root, err := openDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(root.Close)
+	for _, name := range []string{"d", "f", "link"} {
+		st, err := root.lstat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sc := scanner{hashes: loadHashes("", time.Second), out: &live{}, root: root,
+			kept: make(map[string]hashed), buf: make([]byte, pieceSize)}
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := sc.add(t.Context(), name, 1, st); err != nil || len(sc.out.items) > 0 {
+			t.Errorf("%s: %v, %+v", name, err, sc.out.items)
+		}
+	}
+}
+
+// A file whose contents the blob store can't take is not one that was deleted.
+func TestAVanishedBlobStoreDeletesNothing(t *testing.T) {
+	t.Parallel()
+	for _, env := range []string{"", "dev"} {
+		c := newCompany(t, 2, anyEnvs).settled()
+		a, b := c.boxes[0], c.boxes[1]
+		tree{"dev/pillar/p": "644 d", "prod/pillar/p": "644 p"}.write(t, a.envs())
+		pillar := Request{Trees: []Tree{PillarRoots}, Env: env, Force: true}
+		a.sync(pillar)
+		had := read(t, b.envs())
+		tree{"dev/pillar/p": "644 new"}.write(t, a.envs())
+		a.Store.opts.reading = func(int64) { os.RemoveAll(a.blobs.parts()) }
+		if _, err := a.Sync(t.Context(), pillar, nil); err == nil || !errors.Is(err, errStore) {
+			t.Errorf("got %v", err)
+		}
+		expect(t, "b", b.envs(), had)
 	}
 }

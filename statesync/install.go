@@ -43,7 +43,7 @@ func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force boo
 		}
 		sc := scanner{hashes: s.hashes}
 		now, err := sc.scan(ctx, dir)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, errNoRoot) {
 			now, err = &live{}, nil
 		}
 		if err != nil {

@@ -52,9 +52,16 @@ type scanner struct {
 
 const pieceSize = 256 << 10 // bytes read, and sent between masters, at a time
 
-// scan reads the root at dir. If the folder does not exist the error is fs.ErrNotExist.
+// errNoRoot says that the folder of a root does not exist. fs.ErrNotExist does not say that: it may
+// be about something else, like the blob store.
+var errNoRoot = errors.New("the folder of the root does not exist")
+
+// scan reads the root at dir. If the folder does not exist the error is errNoRoot.
 func (sc *scanner) scan(ctx context.Context, dir string) (*live, error) {
 	root, err := openDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", errNoRoot, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +100,7 @@ func (sc *scanner) dir(ctx context.Context, rel string, depth int) error {
 
 func (sc *scanner) entry(ctx context.Context, path, name string, depth int) error {
 	st, err := sc.root.lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if gone(err) {
 		return nil // deleted since it was listed
 	}
 	if err != nil {
@@ -110,7 +117,10 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 		return fmt.Errorf("more than %d items", maxItems)
 	}
 	more, err := sc.root.peculiar(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	if more.mount || st.kind == Dir && st.dev != sc.root.dev {
@@ -120,12 +130,20 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 	for _, note := range more.notes {
 		sc.out.notes = append(sc.out.notes, fmt.Sprintf("%q: %s", path, note))
 	}
+	return sc.add(ctx, path, depth, st)
+}
+
+// add adds an entry that lstat found, and all below it, unless it was deleted since.
+func (sc *scanner) add(ctx context.Context, path string, depth int, st stat) (err error) {
 	f := found{Item: Item{Path: path, Kind: st.kind}, stat: st}
 	switch st.kind {
 	case Dir:
 		f.Mode = st.mode
 	case Link:
-		if f.Target, err = sc.root.readlink(path); err != nil {
+		if f.Target, err = sc.root.readlink(path); gone(err) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		if rest, ok := belowRoot(sc.root.path, f.Target); ok {
@@ -139,7 +157,7 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 	case File:
 		if f.stat, f.Sum, err = sc.file(ctx, path, st); err != nil {
 			switch why := unreadable(err); {
-			case errors.Is(err, fs.ErrNotExist):
+			case gone(err):
 				return nil
 			case why != "":
 				sc.out.hold(path, why, st)
@@ -157,14 +175,21 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 	if st.kind != Dir {
 		return nil
 	}
-	err = sc.dir(ctx, path, depth)
-	if why := unreadable(err); why != "" { // errors below the folder were handled there
+	err = sc.dir(ctx, path, depth) // errors below the folder were handled there
+	if gone(err) {
+		sc.out.items = sc.out.items[:at]
+		return nil
+	}
+	if why := unreadable(err); why != "" {
 		sc.out.items = sc.out.items[:at]
 		sc.out.hold(path, why, st)
 		return nil
 	}
 	return err
 }
+
+// gone reports whether an error of an entry says that it was deleted.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStore) }
 
 // unreadable says why an entry stays as it is; "" if the error is of another kind, which ends the
 // scan.
