@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -58,6 +59,9 @@ func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force boo
 		first := !rec.has(want.Scope, dir)
 		if !first {
 			base, _ = rec.manifest.Root(want.Scope)
+			if err := s.unmounted(m.Tree, want, base, now); err != nil {
+				return nil, nil, err
+			}
 		}
 		p := prepared{Scope: want.Scope, dir: dir,
 			ops: plan(want.Scope, want.Items, base, now, first, force, report)}
@@ -73,6 +77,19 @@ func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force boo
 		s.log.Warn("hashes of files not saved; the next start reads all files again", "err", err)
 	}
 	return out, roots, nil
+}
+
+// unmounted is an error if a root to be changed has lost all items of the last sync: its file
+// system may not be mounted, and would come back without the changes. Force is no remedy, because
+// it is given on another master.
+func (s *Store) unmounted(tree Tree, want Root, base []Item, now *live) error {
+	dir, envs, _ := s.place(tree, want.Scope)
+	if len(base) == 0 || len(now.items) > 0 || len(want.Items) == 0 ||
+		slices.Equal(base, want.Items) || deleted(dir, envs) {
+		return nil
+	}
+	return fmt.Errorf("root %s of %s is missing or empty here, and had %d items of the last sync: "+
+		"mount its file system, or put any file into it if they were deleted on purpose", dir, want.Scope, len(base))
 }
 
 // goal is the desired result of an install.

@@ -357,6 +357,66 @@ func TestAnInstallWaitsForItsStagedFiles(t *testing.T) {
 	}
 }
 
+// A root that is not mounted gets no head, forced or not: the master stays behind, says so, and
+// goes on once the root is mounted, or somebody says that it is.
+func TestAnUnmountedRootGetsNoHead(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct{ missing, force, emptied bool }{
+		{}, {missing: true}, {force: true}, {emptied: true}, {force: true, emptied: true},
+	} {
+		t.Run(fmt.Sprintf("%+v", one), func(t *testing.T) {
+			t.Parallel()
+			c := newCompany(t, 2).settled()
+			a, b := c.boxes[0], c.boxes[1]
+			tree{"f": "644 1", "g": "644 1"}.write(t, a.file)
+			a.sync(Request{})
+			mount := b.unmount(t)
+			if one.missing {
+				if err := os.Remove(b.file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if st, err := b.ownStatus(t.Context(), true); err != nil || st[0].Drifted != 2 {
+				t.Errorf("before a change: %+v, %v", st, err)
+			}
+			tree{"f": "644 2", "h": "644 2"}.write(t, a.file)
+			for _, test := range []bool{true, false} {
+				rep := a.sync(Request{Force: one.force, Test: test}).of(t, "m2")
+				if !strings.Contains(rep.Error, "mount its file system, or put any file into") {
+					t.Errorf("test %v: %s", test, counts(rep))
+				}
+			}
+			roots := b.trees[FileRoots]
+			b.follow(t.Context(), roots)
+			for _, st := range a.Status(t.Context(), []Tree{FileRoots}, true) {
+				if idOf(st.Node) == "m2" && (st.Seq != 1 || !st.Behind ||
+					!strings.Contains(st.Error, "is missing or empty here, and had 2 items")) {
+					t.Errorf("status: %+v", st)
+				}
+			}
+			want := read(t, a.file)
+			switch {
+			case one.missing:
+				if err := os.Mkdir(b.file, 0o755); err != nil { // it is still missing
+					t.Fatal(err)
+				}
+				mount()
+			case one.emptied:
+				tree{"mine": "644 x"}.write(t, b.file) // as the message says
+				if !one.force {
+					want = tree{"mine": "644 x", "h": "644 2"} // the rest was deleted here
+				}
+			default:
+				mount() // nothing was written below it
+			}
+			if err := b.advance(t.Context(), roots); err != nil || roots.record().head.Seq != 2 {
+				t.Errorf("head %d is installed: %v", roots.record().head.Seq, err)
+			}
+			expect(t, "b", b.file, want)
+		})
+	}
+}
+
 // An install that is recorded needs nothing more of the root.
 func TestARecordedInstallNeedsNoRoot(t *testing.T) {
 	t.Parallel()
