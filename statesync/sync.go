@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,10 +79,11 @@ type outing struct {
 	watch Watch
 	began time.Time
 
-	head Head // the current one
-	m    *Manifest
-	sum  Sum
-	size int64
+	head   Head // the current one
+	behind bool // this master has not installed it
+	m      *Manifest
+	sum    Sum
+	size   int64
 }
 
 func (o *outing) run(ctx context.Context) (Result, error) {
@@ -103,6 +105,11 @@ func (o *outing) run(ctx context.Context) (Result, error) {
 		})
 	default:
 		var err error
+		if o.behind { // it may lack contents of the roots that it took over
+			if _, err = o.hold(ctx, o.t, o.sum, o.size, o.sources(o.head.Source), nil); err != nil {
+				return Result{}, fmt.Errorf("nothing was published: %w", err)
+			}
+		}
 		if others, err = o.publish(ctx); err != nil {
 			return Result{}, err
 		}
@@ -132,10 +139,15 @@ func (o *outing) take(ctx context.Context, own *Report) error {
 		}
 		return errors.New(text)
 	}
-	o.head = head
+	o.head, o.behind = head, ok && !rec.head.is(head)
+	var err error
+	if o.behind {
+		if rec, err = o.asPublished(ctx, rec); err != nil {
+			return err
+		}
+	}
 	o.storing.RLock()
 	defer o.storing.RUnlock()
-	var err error
 	if o.m, err = o.capture(ctx, o.t.tree, o.req.Env, !o.req.Test, rec, own); err != nil {
 		return err
 	}
@@ -155,6 +167,40 @@ func (o *outing) take(ctx context.Context, own *Report) error {
 		return nil
 	}
 	return o.blobs.flush()
+}
+
+// asPublished returns the record of a master that is behind with the manifest of the current head:
+// roots that are not read here stay as they were published. If no master has that manifest, there
+// must be none.
+func (o *outing) asPublished(ctx context.Context, rec *record) (*record, error) {
+	next := *rec
+	var err error
+	if next.manifest, err = o.fetchManifest(ctx, o.t, o.head.Manifest, o.head.Size,
+		o.sources(o.head.Source)); err == nil {
+		return &next, nil
+	}
+	refused := func(what string) (*record, error) {
+		return nil, fmt.Errorf("the list of head %d, which this master has not installed, is not available, and "+
+			"%s would go back to head %d everywhere: run the command on a master that has head %d: %w",
+			o.head.Seq, what, rec.head.Seq, o.head.Seq, err)
+	}
+	if o.req.Env != "" {
+		return refused("all environments but " + o.req.Env)
+	}
+	next.manifest = &Manifest{Tree: o.t.tree}
+	if rec.manifest == nil {
+		return &next, nil
+	}
+	own := o.scopes(o.t.tree, "")
+	for _, r := range rec.manifest.Roots {
+		switch {
+		case slices.Contains(own, r.Scope):
+			next.manifest.Roots = append(next.manifest.Roots, r)
+		case len(r.Items) > 0:
+			return refused("root " + r.Scope.String())
+		}
+	}
+	return &next, nil
 }
 
 // emptied is an error if a root has lost all items of the last sync's manifest: it may be the place

@@ -266,6 +266,64 @@ func TestTestChangesNothing(t *testing.T) {
 	}
 }
 
+// With force a master that is behind publishes its own roots, and of all others what the head has:
+// those of other environments, and those that it doesn't know.
+func TestForceTakesBackNoOtherRoots(t *testing.T) {
+	t.Parallel()
+	more := func(i int, o *Options) {
+		top := filepath.Dir(o.File[0].Dirs[0])
+		o.File = append(o.File, Env{Name: "dev", Dirs: []string{top + "/dev"}})
+		if i != 1 {
+			o.File = append(o.File, Env{Name: "qa", Dirs: []string{top + "/qa"}})
+		}
+	}
+	c := newCompany(t, 3, more).settled()
+	a, b, third := c.boxes[0], c.boxes[1], c.boxes[2]
+	top := func(b *box) string { return filepath.Dir(b.file) }
+	tree{"srv/b": "644 1", "dev/d": "644 1", "qa/q": "644 1"}.write(t, top(a))
+	a.sync(Request{})
+	b.leave()
+	tree{"srv/b": "644 2", "dev/d": "644 2", "qa/q": "644 2", "qa/new": "644 2"}.write(t, top(a))
+	a.sync(Request{})
+	b.open()
+	refused := func(req Request, want string) {
+		t.Helper()
+		req.Trees, req.Force = []Tree{FileRoots}, true
+		if _, err := b.Sync(t.Context(), req, nil); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	a.leave()
+	third.leave()
+	refused(Request{Env: "dev"}, "all environments but dev would go back to head 1")
+	refused(Request{}, "root qa:0 would go back to head 1")
+	a.open()
+	third.open()
+	tree{"d": "644 3"}.write(t, top(b)+"/dev")
+	published := Request{Env: "dev", Force: true}
+	shown := published
+	shown.Test = true
+	if rep := b.sync(shown).of(t, "m1"); !slices.Equal(rep.Changes, []string{"~ dev:0 d"}) {
+		t.Errorf("would change %q", rep.Changes)
+	}
+	b.sync(published)
+	for _, one := range c.boxes {
+		expect(t, one.node, one.file, tree{"b": "644 2"})
+		expect(t, one.node, top(one)+"/dev", tree{"d": "644 3"})
+	}
+	qa := tree{"q": "644 2", "new": "644 2"}
+	expect(t, "an environment that b lacks", top(a)+"/qa", qa)
+	b.leave()
+	tree{"srv/b": "644 4", "dev/d": "644 4", "qa/q": "644 4"}.write(t, top(a))
+	a.sync(Request{})
+	b.open()
+	b.sync(Request{Force: true})
+	qa["q"] = "644 4"
+	expect(t, "an environment that b lacks", top(a)+"/qa", qa)
+	expect(t, "b's own", a.file, tree{"b": "644 2"})
+}
+
 // A majority must hold the contents before there is a head.
 func TestNoMajorityNoHead(t *testing.T) {
 	t.Parallel()
