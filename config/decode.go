@@ -302,7 +302,7 @@ func roots(v any) (Roots, error) {
 					dirs = matches
 				}
 			}
-			env.Dirs = append(env.Dirs, dirs...)
+			env.Dirs, env.Listed = append(env.Dirs, dirs...), append(env.Listed, dir)
 		}
 		r = append(r, env)
 	}

@@ -12,8 +12,9 @@ type Roots []Env
 
 // Env is one Salt environment and its folders; the first folder with a file wins.
 type Env struct {
-	Name string
-	Dirs []string
+	Name   string
+	Dirs   []string
+	Listed []string // the folders as the file lists them: Dirs has the matches of a pattern
 }
 
 // Dirs returns the folders of an environment. __env__ stands for any other name, which replaces it

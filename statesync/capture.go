@@ -24,8 +24,10 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 	if base != nil {
 		for _, r := range base.Roots {
 			dir, envs, ours := s.place(tree, r.Scope)
+			of, _, _ := r.cut()
 			switch {
-			case !ours || env != "" && r.Env != env:
+			case !ours && s.renumbered(tree, r.Scope, rec):
+			case !ours || env != "" && of != env:
 				m.Roots = append(m.Roots, r)
 			case slices.Contains(scopes, r.Scope):
 			case envs != "" && rec.has(r.Scope, dir):
@@ -40,7 +42,11 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 	}
 	seen := make(map[string]bool) // folders
 	for _, sc := range scopes {
-		dir, envs, _ := s.place(tree, sc)
+		dir, envs, ok := s.place(tree, sc)
+		if !ok || len(sc.Env) > maxName {
+			report.skip(sc, "a folder of this name is not synced")
+			continue
+		}
 		if seen[dir] {
 			continue // two environments may share a folder: only one of them syncs it
 		}
@@ -84,6 +90,15 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 		return nil, fmt.Errorf("read %s: more than %d items", tree, maxItems)
 	}
 	return m, nil
+}
+
+// renumbered reports whether a root is one that this master synced as a match of a pattern by its
+// number, which only 0.1.0 does.
+func (s *Store) renumbered(t Tree, sc Scope, rec *record) bool {
+	return slices.ContainsFunc(rec.roots, func(r installedRoot) bool { return r.Scope == sc }) &&
+		slices.ContainsFunc(s.envs(t), func(e Env) bool {
+			return e.Name == sc.Env && sc.Root >= e.plain() && e.plain() < len(e.Dirs)
+		})
 }
 
 // deleted reports whether the missing folder dir of an environment in envs was deleted. It says no

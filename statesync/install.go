@@ -59,9 +59,9 @@ func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force boo
 		first := !rec.has(want.Scope, dir)
 		if !first {
 			base, _ = rec.manifest.Root(want.Scope)
-			if err := s.unmounted(m.Tree, want, base, now); err != nil {
-				return nil, nil, err
-			}
+		}
+		if err := s.unmounted(rec, m.Tree, want, base, now); err != nil {
+			return nil, nil, err
 		}
 		p := prepared{Scope: want.Scope, dir: dir,
 			ops: plan(want.Scope, want.Items, base, now, first, force, report)}
@@ -79,17 +79,40 @@ func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force boo
 	return out, roots, nil
 }
 
-// unmounted is an error if a root to be changed has lost all items of the last sync: its file
-// system may not be mounted, and would come back without the changes. Force is no remedy, because
-// it is given on another master.
-func (s *Store) unmounted(tree Tree, want Root, base []Item, now *live) error {
+// unmounted is an error if a root to be changed has lost all items of the last sync, or if a new
+// root comes into a folder of environments, or of a pattern's matches, that has. Its file system
+// may not be mounted, and would come back without the changes. Force is no remedy, because it is
+// given on another master.
+func (s *Store) unmounted(rec *record, tree Tree, want Root, base []Item, now *live) error {
 	dir, envs, _ := s.place(tree, want.Scope)
-	if len(base) == 0 || len(now.items) > 0 || len(want.Items) == 0 ||
-		slices.Equal(base, want.Items) || deleted(dir, envs) {
+	lost := func(dir string, sc Scope, n int) error {
+		return fmt.Errorf("root %s of %s is missing or empty here, and had %d items of the last sync: "+
+			"mount its file system, or put any file into it if they were deleted on purpose", dir, sc, n)
+	}
+	switch {
+	case len(now.items) > 0 || len(want.Items) == 0:
+		return nil
+	case len(base) > 0:
+		if slices.Equal(base, want.Items) || deleted(dir, envs) {
+			return nil
+		}
+		return lost(dir, want.Scope, len(base))
+	case envs == "" || rec.manifest == nil || !emptyDir(envs):
 		return nil
 	}
-	return fmt.Errorf("root %s of %s is missing or empty here, and had %d items of the last sync: "+
-		"mount its file system, or put any file into it if they were deleted on purpose", dir, want.Scope, len(base))
+	for _, r := range rec.manifest.Roots {
+		if at, with, ok := s.place(tree, r.Scope); ok && with == envs && len(r.Items) > 0 &&
+			rec.has(r.Scope, at) {
+			return lost(envs, r.Scope, len(r.Items))
+		}
+	}
+	return nil
+}
+
+// emptyDir reports whether a folder is empty or missing.
+func emptyDir(dir string) bool {
+	names, err := os.ReadDir(dir)
+	return err == nil && len(names) == 0 || errors.Is(err, fs.ErrNotExist)
 }
 
 // goal is the desired result of an install.

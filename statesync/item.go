@@ -59,13 +59,20 @@ const (
 	other Kind = 255
 )
 
-// Scope names one root of one environment by its number in the configuration's list.
+// Scope names one root of one environment by its number in the configuration's list. Env may hold
+// more than the environment; see nameMark.
 type Scope struct {
 	Env  string
 	Root int
 }
 
-func (s Scope) String() string { return fmt.Sprintf("%s:%d", s.Env, s.Root) }
+func (s Scope) String() string {
+	env, name, _ := s.cut()
+	if name != "" {
+		name = "/" + name
+	}
+	return fmt.Sprintf("%s:%d%s", env, s.Root, name)
+}
 
 func (s Scope) compare(o Scope) int {
 	if c := strings.Compare(s.Env, o.Env); c != 0 {

@@ -17,7 +17,8 @@ import (
 	"clustermaster/transport/pace"
 )
 
-// Env is one environment of a tree and its folders, from the configuration.
+// Env is one environment of a tree and its folders, from the configuration. A folder may be a
+// pattern.
 type Env struct {
 	Name string
 	Dirs []string
@@ -281,22 +282,26 @@ func (s *Store) dirOf(t Tree, sc Scope) (string, bool) {
 	return dir, ok
 }
 
-// place is dirOf, and returns for a root of "__env__" the folder that all environments are in; "":
-// the root has a path of its own.
+// place is dirOf, and returns for a root of "__env__", or of a pattern, the folder that all its
+// environments, or matches, are in; "": the root has a path of its own.
 func (s *Store) place(t Tree, sc Scope) (dir, envs string, ok bool) {
 	var wild *Env
+	env, name, named := sc.cut()
 	for i, e := range s.envs(t) {
 		if e.Name == sc.Env && e.Name != anyEnv {
-			if sc.Root < len(e.Dirs) {
+			if sc.Root < e.plain() {
 				return filepath.Clean(e.Dirs[sc.Root]), "", true
 			}
 			return "", "", false
+		}
+		if named && e.Name == env && e.Name != anyEnv {
+			return e.match(name, sc.Root)
 		}
 		if e.Name == anyEnv {
 			wild = &s.envs(t)[i]
 		}
 	}
-	if wild == nil || sc.Root >= len(wild.Dirs) || !safeEnv(sc.Env) {
+	if wild == nil || sc.Root >= wild.plain() || !safeEnv(sc.Env) {
 		return "", "", false
 	}
 	envs, _, _ = cutAny(wild.Dirs[sc.Root])
@@ -327,18 +332,21 @@ func (s *Store) scopes(t Tree, env string) []Scope {
 		named[e.Name] = true
 	}
 	seen := make(map[string]bool)
-	add := func(name string, n int) {
+	add := func(name string, e *Env) {
 		if env != "" && name != env || seen[name] {
 			return
 		}
 		seen[name] = true
-		for i := range n {
+		for i := range e.plain() {
 			out = append(out, Scope{name, i})
+		}
+		if name == e.Name {
+			out = append(out, e.further()...)
 		}
 	}
 	for _, e := range s.envs(t) {
 		if e.Name != anyEnv {
-			add(e.Name, len(e.Dirs))
+			add(e.Name, &e)
 			continue
 		}
 		for _, dir := range e.Dirs {
@@ -353,7 +361,7 @@ func (s *Store) scopes(t Tree, env string) []Scope {
 			for _, f := range entries {
 				if st, err := os.Stat(filepath.Join(envs, f.Name(), below)); err == nil &&
 					st.IsDir() && !named[f.Name()] && safeEnv(f.Name()) {
-					add(f.Name(), len(e.Dirs))
+					add(f.Name(), &e)
 				}
 			}
 		}

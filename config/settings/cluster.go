@@ -114,7 +114,7 @@ func Roots(o *config.Options) statesync.Options {
 	envs := func(all []config.Env) []statesync.Env {
 		out := make([]statesync.Env, len(all))
 		for i, e := range all {
-			out[i] = statesync.Env{Name: e.Name, Dirs: e.Dirs}
+			out[i] = statesync.Env{Name: e.Name, Dirs: e.Listed}
 		}
 		return out
 	}

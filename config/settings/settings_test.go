@@ -157,3 +157,20 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestRootsOfPatterns: files are served from what matches now, and statesync gets the list itself.
+func TestRootsOfPatterns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(dir+"/b", 0o755), os.Mkdir(dir+"/a", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	o := load(t, "file_roots: {base: ['"+dir+"/*', /srv/last]}\n")
+	if got := Files(o).Roots[0].Roots; !slices.Equal(got,
+		[]string{dir + "/a", dir + "/b", "/srv/last"}) {
+		t.Errorf("served from %q", got)
+	}
+	if got := Roots(o).File[0].Dirs; !slices.Equal(got, []string{dir + "/*", "/srv/last"}) {
+		t.Errorf("synced as %q", got)
+	}
+}
