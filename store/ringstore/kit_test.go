@@ -1,8 +1,8 @@
 package ringstore
 
 import (
-	"encoding/binary"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
