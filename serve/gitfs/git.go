@@ -30,7 +30,7 @@ const askpass = `#!/bin/sh
 case "$1" in
     Username*"://$CM_GIT_HOST'"*) printf '%s\n' "$CM_GIT_USER" ;;
     Password*"://$CM_GIT_HOST'"* | Password*"@$CM_GIT_HOST'"*) printf '%s\n' "$CM_GIT_PASSWORD" ;;
-    *assphrase*) [ -n "$CM_GIT_PASSPHRASE" ] && printf '%s\n' "$CM_GIT_PASSPHRASE" ;;
+    "Enter passphrase for key '"*) [ -n "$CM_GIT_PASSPHRASE" ] && printf '%s\n' "$CM_GIT_PASSPHRASE" ;;
     *) exit 1 ;;
 esac
 `

@@ -13,7 +13,8 @@ import (
 )
 
 // withSSH adds git's settings for ssh. Without a passphrase ssh asks no questions; with one it asks
-// the program askpass, which answers only that question.
+// the program askpass, which answers only that question. A server's own questions go there too, so
+// ssh tries nothing but keys then.
 func (p *program) withSSH(env []string, a Access, ask string) []string {
 	command := "ssh -o ConnectTimeout=30 -o ServerAliveInterval=15"
 	if p.knownHosts != "" {
@@ -26,6 +27,7 @@ func (p *program) withSSH(env []string, a Access, ask string) []string {
 	if a.Passphrase == "" {
 		command += " -o BatchMode=yes"
 	} else {
+		command += " -o PreferredAuthentications=publickey"
 		env = append(env, "SSH_ASKPASS="+ask, "SSH_ASKPASS_REQUIRE=force", "DISPLAY=:none",
 			"CM_GIT_PASSPHRASE="+a.Passphrase)
 	}

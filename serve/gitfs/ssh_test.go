@@ -3,14 +3,19 @@ package gitfs
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"clustermaster/test/sshtest"
 )
@@ -193,6 +198,94 @@ func TestSSHAgent(t *testing.T) {
 	for _, o := range s.all(t) {
 		if o.Err == nil || !strings.Contains(o.Err.Error(), "option privkey: it is not set") {
 			t.Errorf("without the agent: %v", o.Err)
+		}
+	}
+}
+
+// TestSSHServerThatAsks has a server that refuses the key, and asks for a passphrase, as ssh does
+// and otherwise: it gets nothing.
+func TestSSHServerThatAsks(t *testing.T) {
+	t.Parallel()
+	files := sshtest.Server{Dir: t.TempDir()}
+	sealed := files.Key(t, "sealed", "topsecret")
+	files.Key(t, "host", "")
+	text, err := os.ReadFile(filepath.Join(files.Dir, "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := ssh.ParsePrivateKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	files.Addr, files.Port = "127.0.0.1", ln.Addr().(*net.TCPAddr).Port
+	known := files.Known(t, "known", filepath.Join(files.Dir, "host"))
+	var mu sync.Mutex // guards tried and told
+	tried, told := 0, []string(nil)
+	conf := &ssh.ServerConfig{
+		PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			tried++
+			return nil, errors.New("not this key")
+		},
+		PasswordCallback: func(_ ssh.ConnMetadata, word []byte) (*ssh.Permissions, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, "password "+string(word))
+			return nil, errors.New("not this password")
+		},
+		KeyboardInteractiveCallback: func(_ ssh.ConnMetadata,
+			ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+			answers, err := ask("", "", []string{"passphrase:", "Enter passphrase for key '" + sealed + "': "},
+				[]bool{false, false})
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprintf("answers %q, %v", answers, err))
+			return nil, errors.New("not these answers")
+		},
+	}
+	conf.AddHostKey(host)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _, _, _ = ssh.NewServerConn(c, conf)
+			}()
+		}
+	}()
+	s, log := open(t, Options{KnownHosts: known}, with(
+		fmt.Sprintf("ssh://passphrase@127.0.0.1:%d/x", files.Port), "privkey", sealed, "pubkey",
+		sealed+".pub", "passphrase", "topsecret"))
+	for _, o := range s.all(t) {
+		if o.Err == nil || !strings.Contains(o.Err.Error(), "option privkey: the server does not accept") {
+			t.Errorf("got %v; the log: %s", o.Err, log)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if tried == 0 || len(told) > 0 {
+		t.Errorf("the key was tried %d times; the server was told %q", tried, told)
+	}
+	// A jump host of ssh's own configuration can ask, too: these options don't reach it.
+	for prompt, want := range map[string]string{
+		"Enter passphrase for key '" + sealed + "': ": "topsecret\n",
+		"passphrase:": "",
+		"(git@jump.example) Enter passphrase for key '" + sealed + "':": "",
+		"passphrase@jump.example's password: ":                          "",
+	} {
+		cmd := exec.Command(filepath.Join(s.opts.Dir, "askpass"), prompt)
+		cmd.Env = []string{"CM_GIT_PASSPHRASE=topsecret"}
+		if out, err := cmd.Output(); string(out) != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", prompt, out, err)
 		}
 	}
 }
