@@ -69,6 +69,20 @@ func (s *Store) all(t testing.TB) map[string]Outcome {
 	return s.round(t.Context(), s.keys)
 }
 
+func (s *Store) mendAll(t testing.TB, now time.Time) {
+	t.Helper()
+	for _, m := range s.mirrors {
+		s.mend(t.Context(), m, now)
+	}
+}
+
+func (s *Store) catchUpAll(t testing.TB) {
+	t.Helper()
+	for _, m := range s.mirrors {
+		s.catchUp(t.Context(), m)
+	}
+}
+
 func (s *Store) read(t testing.TB, name, env string) string {
 	t.Helper()
 	f, ok, err := s.Find(t.Context(), name, env)
@@ -356,7 +370,8 @@ func TestPins(t *testing.T) {
 		t.Errorf("an unknown remote: %v", err)
 	}
 	locked, err := s.SetLock(t.Context(), RoleFiles, "sta*", true)
-	if err != nil || len(locked) != 1 || len(s.due(time.Now().Add(time.Hour))) != 0 {
+	m := s.mirrors[s.keys[0]]
+	if err != nil || len(locked) != 1 || s.due(m, s.with.Tables()[m.key], time.Now().Add(time.Hour)) {
 		t.Errorf("lock: %q, %v", locked, err)
 	}
 }

@@ -78,7 +78,7 @@ func TestJobsKeepTheirCommits(t *testing.T) {
 		r.git("branch", "-f", "master", "HEAD")
 	}
 	s.all(t)
-	s.tidy(ctx)
+	s.tidy(ctx, s.mirrors[s.keys[0]])
 	s.caches.clear()
 	if lacking := s.mirrors[s.keys[0]].lacks(ids[2:3]); len(lacking) > 0 {
 		t.Error("a commit that a job holds was dropped")

@@ -13,33 +13,39 @@ import (
 
 // Bounds of the leader's work.
 const (
-	parallelFetches = 4
+	parallelFetches = 4 // from remotes, and as many from other masters
+	parallelRetries = 2 // of these, from remotes that hung
+	hangsAfter      = 10 * time.Second
 	tidyEvery       = time.Hour
 	retryBehind     = time.Second // for a master that lacks agreed commits
 )
 
 // Run fetches while this master leads, catches up while it does not, and cleans up, until ctx ends.
+// A mirror that is still being worked on, because a git server hangs for example, holds up no
+// other.
 func (s *Store) Run(ctx context.Context) error {
+	var work sync.WaitGroup
+	defer work.Wait()
 	tick := time.NewTicker(s.opts.Tick)
 	defer tick.Stop()
-	tidied := time.Now()
-	var behind time.Time
+	dropped := time.Now()
 	for {
-		if !s.adopt() && time.Since(behind) > retryBehind {
-			behind = time.Now()
-			s.catchUp(ctx)
-		}
-		s.mend(ctx, time.Now())
-		if s.with.Leading() {
-			s.round(ctx, s.due(time.Now()))
-		}
-		for _, m := range s.mirrors {
+		s.adopt()
+		tables := s.with.Tables()
+		for _, key := range s.keys {
+			m := s.mirrors[key]
 			m.rest(time.Now().Add(-idleReader))
+			if m.working.try() {
+				work.Go(func() {
+					defer m.working.leave()
+					s.attend(ctx, m, tables[key])
+				})
+			}
 		}
 		s.jobs.expire(time.Now())
-		if time.Since(tidied) > tidyEvery {
-			tidied = time.Now()
-			s.tidy(ctx)
+		if time.Since(dropped) > tidyEvery {
+			dropped = time.Now()
+			s.dropContents(dropped.Add(-contentAge))
 		}
 		select {
 		case <-tick.C:
@@ -50,20 +56,53 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// due lists the mirrors whose interval has passed.
-func (s *Store) due(now time.Time) []string {
-	var out []string
-	tables := s.with.Tables()
-	for _, key := range s.keys {
-		m := s.mirrors[key]
-		m.mu.Lock()
-		last := m.fetched.At
-		m.mu.Unlock()
-		if !tables[key].Locked && now.Sub(last) >= s.interval(key) {
-			out = append(out, key)
-		}
+// places bound how much is done at a time.
+type places chan struct{}
+
+func (p places) enter(ctx context.Context) error {
+	select {
+	case p <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return out
+}
+
+// try enters if there is a place.
+func (p places) try() bool {
+	select {
+	case p <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p places) leave() { <-p }
+
+// attend does what one mirror needs now. The caller has the place m.working.
+func (s *Store) attend(ctx context.Context, m *mirror, t Table) {
+	if s.Behind() && time.Since(m.behind) > retryBehind && len(m.lacks(t.commits())) > 0 {
+		m.behind = time.Now()
+		s.catchUp(ctx, m)
+	}
+	s.mend(ctx, m, time.Now())
+	if s.with.Leading() && s.due(m, t, time.Now()) {
+		s.refresh(ctx, m)
+	}
+	if time.Since(m.tidied) > tidyEvery && s.tidying.try() {
+		defer s.tidying.leave()
+		m.tidied = time.Now()
+		s.tidy(ctx, m)
+	}
+}
+
+// due reports whether the interval of a mirror has passed.
+func (s *Store) due(m *mirror, t Table, now time.Time) bool {
+	m.mu.Lock()
+	last := m.fetched.At
+	m.mu.Unlock()
+	return !t.Locked && now.Sub(last) >= s.interval(m.key)
 }
 
 // interval is the shortest update_interval of the remotes of a mirror.
@@ -105,41 +144,61 @@ type Outcome struct {
 
 // round fetches mirrors and publishes new commits.
 func (s *Store) round(ctx context.Context, keys []string) map[string]Outcome {
-	out := make(map[string]Outcome)
-	if len(keys) == 0 {
-		return out
-	}
-	s.working.Lock()
-	defer s.working.Unlock()
 	var (
-		mu    sync.Mutex
-		wg    sync.WaitGroup
-		slots = make(chan struct{}, parallelFetches)
+		out = make(map[string]Outcome)
+		mu  sync.Mutex // guards out
+		wg  sync.WaitGroup
 	)
 	for _, key := range keys {
 		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			changed, err := s.update(ctx, s.mirrors[key])
+			m, o := s.mirrors[key], Outcome{}
+			if o.Err = m.working.enter(ctx); o.Err == nil {
+				defer m.working.leave()
+				o = s.refresh(ctx, m)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			out[key] = Outcome{changed, err}
+			out[key] = o
 		})
 	}
 	wg.Wait()
-	var changed []string
-	for key, o := range out {
-		if o.Changed {
-			changed = append(changed, key)
-		}
-	}
-	s.announce(changed...)
 	return out
 }
 
-// announce calls Options.Changed if files come from one of the mirrors that changed.
-func (s *Store) announce(changed ...string) {
-	if slices.ContainsFunc(s.files, func(r *Remote) bool { return slices.Contains(changed, r.key) }) {
+// refresh fetches a mirror and publishes new commits. The caller has the place m.working.
+func (s *Store) refresh(ctx context.Context, m *mirror) (o Outcome) {
+	o.Err = s.inTurn(ctx, m, func() (err error) {
+		o.Changed, err = s.update(ctx, m)
+		return err
+	})
+	if o.Changed {
+		s.announce(m.key)
+	}
+	return o
+}
+
+// inTurn does a fetch once there is a place for it. Remotes that hung have few places, so that a
+// git server that hangs leaves some to the others. The caller has the place m.working.
+func (s *Store) inTurn(ctx context.Context, m *mirror, fetch func() error) error {
+	if m.hung {
+		if err := s.retrying.enter(ctx); err != nil {
+			return err
+		}
+		defer s.retrying.leave()
+	}
+	if err := s.fetching.enter(ctx); err != nil {
+		return err
+	}
+	defer s.fetching.leave()
+	began := time.Now()
+	err := fetch()
+	m.hung = err != nil && time.Since(began) > hangsAfter
+	return err
+}
+
+// announce calls Options.Changed if files come from a mirror that changed.
+func (s *Store) announce(key string) {
+	if slices.ContainsFunc(s.files, func(r *Remote) bool { return r.key == key }) {
 		s.opts.Changed()
 	}
 }
@@ -362,38 +421,34 @@ func (s *Store) spread(ctx context.Context, m *mirror, commits []string) error {
 	return nil
 }
 
-// tidy removes commits that are no longer referenced.
-func (s *Store) tidy(ctx context.Context) {
-	tables := s.with.Tables()
-	for _, key := range s.keys {
-		m, t := s.mirrors[key], tables[key]
-		if t.Seq == 0 {
-			continue
-		}
-		named := make(map[string]bool)
-		for _, id := range t.Refs {
+// tidy removes commits that are no longer referenced from a mirror.
+func (s *Store) tidy(ctx context.Context, m *mirror) {
+	t := s.with.Tables()[m.key]
+	if t.Seq == 0 {
+		return
+	}
+	named := make(map[string]bool)
+	for _, id := range t.Refs {
+		named[id] = true
+	}
+	m.mu.Lock()
+	for _, id := range m.served {
+		named[id] = true
+	}
+	m.mu.Unlock()
+	for _, ids := range t.Before {
+		for _, id := range ids {
 			named[id] = true
-		}
-		m.mu.Lock()
-		for _, id := range m.served {
-			named[id] = true
-		}
-		m.mu.Unlock()
-		for _, ids := range t.Before {
-			for _, id := range ids {
-				named[id] = true
-			}
-		}
-		for _, pin := range t.Pins {
-			named[pin.Commit] = true
-		}
-		for _, v := range s.jobs.known() {
-			v.names(key, named)
-		}
-		if err := m.tidy(ctx, named); err != nil && ctx.Err() == nil {
-			s.log.Warn("mirror not cleaned up; trying again later", "remote", m.remote.Label(),
-				"err", err)
 		}
 	}
-	s.dropContents(time.Now().Add(-contentAge))
+	for _, pin := range t.Pins {
+		named[pin.Commit] = true
+	}
+	for _, v := range s.jobs.known() {
+		v.names(m.key, named)
+	}
+	if err := m.tidy(ctx, named); err != nil && ctx.Err() == nil {
+		s.log.Warn("mirror not cleaned up; trying again later", "remote", m.remote.Label(),
+			"err", err)
+	}
 }

@@ -19,41 +19,38 @@ type attempt struct {
 	error string
 }
 
-// mend makes mirrors anew that are damaged, or that somebody has removed. Until a new one is
-// complete, a damaged one serves what it can.
-func (s *Store) mend(ctx context.Context, now time.Time) {
-	for _, key := range s.keys {
-		m := s.mirrors[key]
-		last := m.mending
-		if m.removed() {
-			m.broken.Store(true)
-		}
-		if !m.broken.Load() || now.Sub(last.at) < mendAgain {
-			continue
-		}
-		if last.error == "" {
-			s.log.Error("a git mirror is damaged, and is fetched anew; check the disk",
-				"remote", m.remote.Label(), "folder", m.dir)
-		}
-		err := s.remake(ctx, m)
-		switch {
-		case err == nil:
-			m.mending = attempt{at: now}
-			s.log.Info("the git mirror is whole again", "remote", m.remote.Label())
-			s.adopt()
-		case ctx.Err() == nil:
-			m.mending = attempt{now, err.Error()}
-			if err.Error() != last.error {
-				s.log.Error("the damaged git mirror can't be fetched anew; trying again",
-					"remote", m.remote.Label(), "err", err)
-			}
+// mend makes a mirror anew that is damaged, or that somebody has removed. Until the new one is
+// complete, the damaged one serves what it can. The caller has the place m.working.
+func (s *Store) mend(ctx context.Context, m *mirror, now time.Time) {
+	last := m.mending
+	if m.removed() {
+		m.broken.Store(true)
+	}
+	if !m.broken.Load() || now.Sub(last.at) < mendAgain {
+		return
+	}
+	if last.error == "" {
+		s.log.Error("a git mirror is damaged, and is fetched anew; check the disk",
+			"remote", m.remote.Label(), "folder", m.dir)
+	}
+	err := s.remake(ctx, m)
+	switch {
+	case err == nil:
+		m.mending = attempt{at: now}
+		s.log.Info("the git mirror is whole again", "remote", m.remote.Label())
+		s.adopt()
+	case ctx.Err() == nil:
+		m.mending = attempt{now, err.Error()}
+		if err.Error() != last.error {
+			s.log.Error("the damaged git mirror can't be fetched anew; trying again",
+				"remote", m.remote.Label(), "err", err)
 		}
 	}
 }
 
 // remake fills a new mirror, which then takes the place of a damaged one.
 func (s *Store) remake(ctx context.Context, m *mirror) error {
-	dir := filepath.Join(s.opts.Dir, "mending")
+	dir := filepath.Join(s.opts.Dir, "mending", m.key)
 	defer func() { _ = os.RemoveAll(dir) }()
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove what an earlier attempt left: %w", err)
@@ -61,7 +58,11 @@ func (s *Store) remake(ctx context.Context, m *mirror) error {
 	if err := s.git.prepare(); err != nil {
 		return err
 	}
+	if err := s.gathering.enter(ctx); err != nil {
+		return err
+	}
 	fresh, err := openMirror(ctx, s.git, s.caches, dir, m.remote)
+	s.gathering.leave()
 	if err != nil {
 		return err
 	}
@@ -69,16 +70,16 @@ func (s *Store) remake(ctx context.Context, m *mirror) error {
 	var t Table
 	for first := true; first || s.with.Tables()[m.key].Seq != t.Seq; first = false {
 		t = s.with.Tables()[m.key]
-		if err := s.refill(ctx, fresh, t); err != nil {
+		if err := s.refill(ctx, m, fresh, t); err != nil {
 			return err
 		}
 	}
+	m.pinning.Lock()
+	defer m.pinning.Unlock()
 	fresh.completeMost(ctx, m.haves())
 	if t.Seq > 0 && len(fresh.lacks(t.Refs.tips())) == 0 {
 		s.serve(fresh, t)
 	}
-	s.working.Lock()
-	defer s.working.Unlock()
 	if err := m.replace(ctx, fresh, filepath.Join(dir, "damaged")); err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (s *Store) remake(ctx context.Context, m *mirror) error {
 
 // refill fetches what a master must have: from the other masters, else, if this one leads, from the
 // remote. If the remote no longer has it, the next round publishes what it has instead.
-func (s *Store) refill(ctx context.Context, fresh *mirror, t Table) error {
+func (s *Store) refill(ctx context.Context, m, fresh *mirror, t Table) error {
 	want := t.commits()
 	err := s.gather(ctx, fresh, want)
 	if len(fresh.lacks(want)) == 0 {
@@ -107,7 +108,10 @@ func (s *Store) refill(ctx context.Context, fresh *mirror, t Table) error {
 	if err := s.opts.Low(); err != nil {
 		return err
 	}
-	if _, err := fresh.fetch(ctx, fresh.remote); err != nil {
+	if err := s.inTurn(ctx, m, func() error {
+		_, err := fresh.fetch(ctx, m.remote)
+		return err
+	}); err != nil {
 		return err
 	}
 	if err := fresh.complete(ctx, want); err != nil && t.Locked {
@@ -131,6 +135,10 @@ func (s *Store) gather(ctx context.Context, m *mirror, commits []string) error {
 	if s.peers == nil || len(m.lacks(commits)) == 0 {
 		return nil
 	}
+	if err := s.gathering.enter(ctx); err != nil {
+		return err
+	}
+	defer s.gathering.leave()
 	var last error
 	for _, node := range s.peers.Members() {
 		if node == s.peers.Self() || !s.peers.Alive(node) {

@@ -68,8 +68,14 @@ type mirror struct {
 	caches  *caches
 	readers readers
 	broken  atomic.Bool // an object is missing or corrupt: Run makes the mirror anew
-	mending attempt     // the last one to; only Run uses it
 
+	working places    // one: to fetch and publish, catch up, mend or tidy; guards the next four
+	mending attempt   // the last one to make the mirror anew
+	behind  time.Time // of the last attempt to catch up
+	tidied  time.Time
+	hung    bool // the last fetch failed after a long time
+
+	pinning  sync.Mutex // held while a commit is pinned, and while a new mirror replaces this one
 	fetching sync.Mutex // one fetch, pack or maintenance at a time
 
 	mu      sync.Mutex      // guards all below
@@ -98,6 +104,7 @@ func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Rem
 		key: r.key, remote: r, dir: filepath.Join(dir, r.key), git: git, caches: c,
 		held:    make(map[string]bool),
 		readers: readers{slots: make(chan struct{}, maxReaders)},
+		working: make(places, 1), tidied: time.Now(),
 	}
 	if m.removed() {
 		if err := m.initialise(ctx); err != nil {

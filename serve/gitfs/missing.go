@@ -85,8 +85,9 @@ func (s *Store) askFor(m *mirror, first bool) (done chan struct{}, own bool) {
 		if _, err := s.Update(s.life, []string{m.key}); err != nil {
 			s.log.Warn("the leader does not fetch for a missing branch", "remote", m.remote.Label(), "err", err)
 		}
-		if !s.adopt() {
-			s.catchUp(s.life) // the leader waits for a majority only
+		if !s.adopt() && m.working.enter(s.life) == nil {
+			defer m.working.leave()
+			s.catchUp(s.life, m) // the leader waits for a majority only
 		}
 	})
 	return done, true

@@ -134,7 +134,7 @@ func TestDamagedMirrorIsNoAbsence(t *testing.T) {
 				_, err = s.Lists(t.Context(), "base")
 				damaged("lists", err)
 			}
-			s.mend(t.Context(), time.Now())
+			s.mendAll(t, time.Now())
 			if got := s.read(t, "d/link", "base"); got != "text" || m.broken.Load() {
 				t.Errorf("once it is fetched anew: %q, %v", got, m.broken.Load())
 			}

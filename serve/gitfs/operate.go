@@ -282,8 +282,8 @@ func (s *Store) pin(ctx context.Context, b *bound, env, to, by string, dry bool)
 	if err != nil || dry {
 		return change, err
 	}
-	s.working.Lock()
-	defer s.working.Unlock()
+	b.m.pinning.Lock()
+	defer b.m.pinning.Unlock()
 	if err := b.m.complete(ctx, []string{to}); err != nil {
 		return change, err
 	}

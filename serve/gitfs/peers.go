@@ -293,15 +293,13 @@ func (m *mirror) haves() []string {
 	return out
 }
 
-// catchUp fetches missing agreed commits from the masters that have them.
-func (s *Store) catchUp(ctx context.Context) {
-	tables := s.with.Tables()
-	for _, key := range s.keys {
-		m := s.mirrors[key]
-		if err := s.gather(ctx, m, tables[key].commits()); err != nil && ctx.Err() == nil {
-			s.once("agreed commits are not here yet; trying again", m.key+err.Error(), "remote",
-				m.remote.Label(), "err", err)
-		}
+// catchUp fetches missing agreed commits of a mirror from the masters that have them. The caller
+// has the place m.working.
+func (s *Store) catchUp(ctx context.Context, m *mirror) {
+	err := s.gather(ctx, m, s.with.Tables()[m.key].commits())
+	if err != nil && ctx.Err() == nil {
+		s.once("agreed commits are not here yet; trying again", m.key+err.Error(), "remote",
+			m.remote.Label(), "err", err)
 	}
 	s.adopt()
 }

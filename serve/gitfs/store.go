@@ -65,7 +65,10 @@ type Store struct {
 	view      atomic.Pointer[view]
 	jobs      *jobs
 	kick      chan struct{}
-	working   sync.Mutex // held while moving commits: fetch rounds, orders
+	fetching  places // from remotes
+	retrying  places // of these, from remotes that hung
+	gathering places // from other masters
+	tidying   places
 	listing   flights[*lists]
 	opening   flights[opened] // by mirror and id
 	summing   flights[[]byte]
@@ -169,6 +172,8 @@ func New(o Options, with Agreement, peers Peers, log *slog.Logger,
 		caches:  newCaches(filepath.Join(o.Dir, "blobs"), newHash().Size()),
 		mirrors: make(map[string]*mirror), with: with, peers: peers, kick: make(chan struct{}, 1),
 		rate: pace.NewThrottle(o.Rate), newHash: newHash, jobs: newJobs(), firstWait: firstWait,
+		fetching: make(places, parallelFetches), retrying: make(places, parallelRetries),
+		gathering: make(places, parallelFetches), tidying: make(places, 1),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.dropAll()
