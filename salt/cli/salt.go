@@ -340,7 +340,9 @@ func (r *saltRun) start(ctx context.Context) int {
 	if err := r.writeOut(); err != nil {
 		return r.nogroup(err)
 	}
-	if !v.on("static") && !v.given("batch") && v.integer("batch_safe_limit", 0) > 1 {
+	limited := false // batch_safe_limit makes the job a batch
+	if !v.on("static") && !v.given("batch") && !v.on("preview_target") &&
+		v.integer("batch_safe_limit", 0) > 1 {
 		minions, err := r.targets(ctx)
 		if err != nil {
 			return r.down(ctx, err)
@@ -351,12 +353,17 @@ func (r *saltRun) start(ctx context.Context) int {
 			if size == "" {
 				size = "8"
 			}
-			v.set["batch"] = size
+			v.set["batch"], limited = size, true
 		}
 	}
 	switch {
 	case v.on("static"):
 		return r.static(ctx)
+	case limited && v.on("async"):
+		r.env.errorf("ERROR: batch_safe_limit makes this job a batch, and a batch with --async " +
+			"needs a batch manager, which this master does not have; leave --async out, or add " +
+			"--batch-safe-limit=0")
+		return ExitNoReturn
 	case v.text("batch") != "" && v.on("async"):
 		r.env.errorf("ERROR: --batch with --async needs a batch manager, which this master does " +
 			"not have; leave one of them out")

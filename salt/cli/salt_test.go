@@ -213,6 +213,20 @@ func TestSaltAsyncPreviewSubset(t *testing.T) {
 		if len(d.published) != 0 {
 			t.Error("a preview sent something")
 		}
+		run(t, Salt, d, "", "*", "service.restart", "nginx", "--preview-target",
+			"--batch-safe-limit", "2").check(t, 0, "- web-a\n- web-b\n- web-c\n", "")
+		if len(d.published) != 0 {
+			t.Error("a preview above batch_safe_limit sent something")
+		}
+		r := run(t, Salt, d, "", "*", "x.y", "--async", "--batch-safe-limit", "2")
+		if r.code != 2 || len(d.published) != 0 ||
+			!strings.Contains(r.stderr, "add --batch-safe-limit=0\n") {
+			t.Errorf("--async above batch_safe_limit: exit %d, %d jobs\n%s", r.code,
+				len(d.published), r.stderr)
+		}
+		if r = run(t, Salt, d, "", "*", "x.y", "--async", "--batch-safe-limit=0"); r.code != 0 {
+			t.Errorf("--async without a limit: exit %d\n%s", r.code, r.stderr)
+		}
 		run(t, Salt, three(), "", "no", "--preview-target").check(t, 2, "",
 			"ERROR: No return received\n")
 		d = three()
