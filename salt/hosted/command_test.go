@@ -38,7 +38,7 @@ func TestCommandSeesTheMachine(t *testing.T) {
 		{"no.such", "x", false, "None", false},
 		{"nosuch", "x", false, "None", false},
 	} {
-		v, found, err := m.Command(t.Context(), tt.fun, []any{tt.arg}, nil, tt.withPillar, true)
+		v, _, found, err := m.Command(t.Context(), tt.fun, []any{tt.arg}, nil, tt.withPillar, true)
 		got := value.Str(v)
 		if info, is := v.(value.Map); is {
 			got = info.String("name")
@@ -46,6 +46,13 @@ func TestCommandSeesTheMachine(t *testing.T) {
 		if got != tt.want || found != tt.found || err != nil {
 			t.Errorf("%s %s, with the pillar %v: %q, %v, %v; want %q", tt.fun, tt.arg, tt.withPillar, got,
 				found, err, tt.want)
+		}
+	}
+	for code, args := range map[int][]any{0: {"bash", "true"}, 3: {"bash", "exit 3"}} {
+		v, left, _, err := m.Command(t.Context(), "cmd.exec_code_all", args, nil, false, true)
+		got, _ := v.(value.Map)
+		if n, _ := got.Get("retcode"); left != code || n != int64(code) || err != nil {
+			t.Errorf("cmd.exec_code_all %v: retcode %d, %v, %v", args, left, v, err)
 		}
 	}
 }

@@ -216,7 +216,7 @@ func (b *bound) Call(ctx context.Context, m modules.Minion, fun string, args []a
 		return nil, fmt.Errorf("function %s: %w; %w", fun, modules.ErrUnknown, err)
 	}
 	v, err := b.of(m, false).Call(ctx, pythonhost.Call{Kind: pythonhost.Module, Fun: fun,
-		Args: args, Kwargs: kwargs})
+		Args: args, Kwargs: kwargs, Retcode: modules.Retcode(ctx)})
 	if errors.Is(err, pythonhost.ErrUnknown) {
 		return nil, fmt.Errorf("function %s: %w; %w", fun, modules.ErrUnknown, err)
 	}

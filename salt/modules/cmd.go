@@ -171,7 +171,12 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	if accept(r) {
 		r.retcode = 0
 	}
-	if r.retcode != 0 && !c.is("ignore_retcode") {
+	if c.is("ignore_retcode") {
+		leave(ctx, 0)
+		return r, nil
+	}
+	leave(ctx, r.retcode)
+	if r.retcode != 0 {
 		c.deps.Log.Warn("command of a template failed", "minion", c.who.ID, "cmd", argv[0],
 			"retcode", r.retcode)
 	}

@@ -51,7 +51,7 @@ func TestPillarOutsideTemplates(t *testing.T) {
 				error) {
 				return pillar, nil
 			}}
-		v, _, err := m.Command(t.Context(), tt.fun, tt.args, tt.kwargs, true, tt.forTemplate)
+		v, _, _, err := m.Command(t.Context(), tt.fun, tt.args, tt.kwargs, true, tt.forTemplate)
 		if got := value.Repr(v); got != tt.want || err != nil {
 			t.Errorf("%s %v %v, template %v: %s, %v; want %s", tt.fun, tt.args, tt.kwargs,
 				tt.forTemplate, got, err, tt.want)

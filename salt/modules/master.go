@@ -81,12 +81,12 @@ func masterFunctions() []function {
 					return nil, errors.New("runners are not available here, and never with asynchronous")
 				}
 				kwargs := append(append(value.Map{}, c.dict("kwarg")...), c.kwargs...)
-				v, err := c.deps.Runner(ctx, c.text("name"), c.list("arg"), kwargs)
+				v, success, err := c.deps.Runner(apart(ctx), c.text("name"), c.list("arg"), kwargs)
 				if err != nil {
 					return nil, err
 				}
 				if c.is("full_return") {
-					return value.Map{{Key: "return", Value: v}, {Key: "success", Value: true},
+					return value.Map{{Key: "return", Value: v}, {Key: "success", Value: success},
 						{Key: "fun", Value: "runner." + c.text("name")}}, nil
 				}
 				return v, nil

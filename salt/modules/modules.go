@@ -41,7 +41,8 @@ type Deps struct {
 	// value.
 	Mine func(ctx context.Context, id string, tgt, fun any, tgtType string) (value.Map, error)
 	// Runner runs a runner function and returns its return.
-	Runner func(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)
+	Runner func(ctx context.Context, fun string, args []any, kwargs value.Map) (v any,
+		success bool, err error)
 	// Render renders text through a pipeline for a minion.
 	Render func(ctx context.Context, m Minion, path, text, pipe string, vars value.Map) (any, error)
 	// SDB returns the master's option of an sdb profile as a map.

@@ -37,12 +37,34 @@ func (m OnMaster) minion() Minion {
 	return Minion{ID: m.ID, Saltenv: "base", Opts: m.Opts.Set("id", m.ID)}
 }
 
+// retcodeKey is the key of a context's pointer to the retcode of a call.
+type retcodeKey struct{}
+
+// Retcode is where the call of ctx leaves its retcode, as in Salt's __context__["retcode"]; nil if
+// no caller wants it.
+func Retcode(ctx context.Context) *int {
+	p, _ := ctx.Value(retcodeKey{}).(*int)
+	return p
+}
+
+// leave leaves the retcode of the call of ctx.
+func leave(ctx context.Context, retcode int) {
+	if p := Retcode(ctx); p != nil {
+		*p = retcode
+	}
+}
+
+// apart is ctx for calls that have a __context__ of their own.
+func apart(ctx context.Context) context.Context {
+	return context.WithValue(ctx, retcodeKey{}, nil)
+}
+
 // Command is Run with the grains of the master and, withPillar, its pillar. Unless the call is for
 // a template, pillar values in the result are masked as Salt masks them.
 func (m OnMaster) Command(ctx context.Context, fun string, args []any, kwargs value.Map,
-	withPillar, forTemplate bool) (value any, found bool, err error) {
+	withPillar, forTemplate bool) (value any, retcode int, found bool, err error) {
 	if !strings.Contains(fun, ".") || strings.HasSuffix(fun, ".") {
-		return nil, false, nil
+		return nil, 0, false, nil
 	}
 	as := m.minion()
 	as.Grains = m.Grains(ctx)
@@ -50,17 +72,18 @@ func (m OnMaster) Command(ctx context.Context, fun string, args []any, kwargs va
 		as.Pillar, err = m.Pillar(ctx, m.ID, as.Grains, m.Opts.String("saltenv"),
 			m.Opts.String("pillarenv"), nil)
 		if err != nil {
-			return nil, true, err
+			return nil, 0, true, err
 		}
 	}
+	ctx = context.WithValue(ctx, retcodeKey{}, &retcode)
 	value, err = m.Modules.Call(ctx, as, fun, args, kwargs)
 	if errors.Is(err, ErrUnknown) {
-		return nil, false, nil
+		return nil, 0, false, nil
 	}
 	if !forTemplate {
 		value = outsideTemplates(m.Opts, fun, args, kwargs, value)
 	}
-	return value, true, err
+	return value, retcode, true, err
 }
 
 // Do calls a function for its effect. An unknown one is an error.

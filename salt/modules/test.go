@@ -53,7 +53,11 @@ func testFunctions() []function {
 		{name: "test.fib", params: []param{need("num")}, run: fib},
 		{name: "test.collatz", params: []param{need("start")}, run: collatz},
 		{name: "test.retcode", params: []param{opt("code", int64(42))},
-			run: func(context.Context, *call) (any, error) { return true, nil }},
+			run: func(ctx context.Context, c *call) (any, error) {
+				code, _ := number(c.any("code"))
+				leave(ctx, int(code))
+				return true, nil
+			}},
 		{name: "test.rand_str", params: random, run: randomHash},
 		{name: "test.random_hash", params: random, run: randomHash},
 		{name: "test.try", python: "try_",

@@ -139,6 +139,8 @@ type Call struct {
 	Output         func(kind string, v any)
 	// State is for a state function.
 	State *StateCall
+	// Retcode gets what a function of kind Module leaves in __context__["retcode"]. May be nil.
+	Retcode *int
 	// Limit replaces Options.Timeout, or Options.Runner for runner and wheel functions of a job.
 	// LimitOption is the master's option that sets it.
 	Limit       time.Duration
@@ -376,6 +378,13 @@ func (s *Session) Stale() bool {
 func (s *Session) Call(ctx context.Context, c Call) (any, error) {
 	began := time.Now()
 	v, err := s.call(ctx, c)
+	if err == nil && c.Retcode != nil {
+		m, _ := v.(value.Map)
+		v, _ = m.Get("return")
+		code, _ := m.Get("retcode")
+		n, _ := code.(int64)
+		*c.Retcode = int(n)
+	}
 	result := "ok"
 	if e, ok := err.(*Error); ok { //nolint:errorlint // it is not wrapped here
 		result = e.Reason
@@ -454,6 +463,9 @@ func (c Call) message() value.Map {
 			value.Pair{Key: "umask", Value: s.Umask},
 			value.Pair{Key: "low", Value: s.Low}, value.Pair{Key: "running", Value: s.Running},
 			value.Pair{Key: "lowstate", Value: s.Lowstate})
+	}
+	if c.Retcode != nil {
+		out = append(out, value.Pair{Key: "retcode", Value: true})
 	}
 	if c.Tag != "" {
 		out = append(out, value.Pair{Key: "jid", Value: c.JID},

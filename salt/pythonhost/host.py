@@ -955,7 +955,11 @@ class Bound:
             return self._authenticate(name, function, kwargs)
         if kind == "state":
             return self.run_state(name, function, kwargs, message)
-        return function(*args, **kwargs)
+        value = function(*args, **kwargs)
+        if message.get("retcode"):
+            code = self.context.get("retcode", 0)
+            return {"return": value, "retcode": code if type(code) is int else int(code != 0)}
+        return value
 
     def rostered(self, tgt, tgt_type):
         """The ids of the roster's targets that a target matches."""

@@ -480,12 +480,51 @@ func TestKeyFamily(t *testing.T) {
 	}
 }
 
+// leaves is Modules whose functions return the first argument and leave the second as retcode.
+type leaves struct{ Modules }
+
+func (leaves) Command(_ context.Context, _ string, args []any, _ value.Map, _, _ bool) (any, int,
+	bool, error) {
+	return args[0], args[1].(int), true, nil
+}
+
+// TestSaltCmdFails: the retcode that a function leaves decides about success, and the one that it
+// returns about the exit code of salt-run.
+func TestSaltCmdFails(t *testing.T) {
+	t.Parallel()
+	r, b, _ := newRunner(t, OnMaster(leaves{}))
+	for _, tt := range []struct {
+		returned, left any
+		success        bool
+		code           int
+	}{
+		{"", 0, true, 0},
+		{"", 3, false, 0},
+		{value.Map{{Key: "retcode", Value: int64(2)}}, 2, false, 2},
+		{value.Map{{Key: "retcode", Value: int64(2)}}, 0, true, 2},
+	} {
+		b.fired = nil
+		args := []any{"x.y", tt.returned, tt.left}
+		res := r.Run(t.Context(), Request{Fun: "salt.cmd", Args: args}, nil)
+		data, _ := b.fired[1].Data.(value.Map)
+		if told, _ := data.Get("success"); res.Success != tt.success ||
+			told != tt.success || res.Retcode != tt.code || res.Raised ||
+			value.Repr(res.Return) != value.Repr(tt.returned) {
+			t.Errorf("%v: %+v, event %v", tt, res, told)
+		}
+		got, err := r.Native(t.Context(), "salt.cmd", args, nil)
+		if value.Repr(got) != value.Repr(tt.returned) || err != nil {
+			t.Errorf("%v for Python code: %v, %v", tt, got, err)
+		}
+	}
+}
+
 // toldWhom is Modules whose commands return whether they are for a template.
 type toldWhom struct{ Modules }
 
 func (toldWhom) Command(_ context.Context, _ string, _ []any, _ value.Map, _,
-	forTemplate bool) (any, bool, error) {
-	return forTemplate, true, nil
+	forTemplate bool) (any, int, bool, error) {
+	return forTemplate, 0, true, nil
 }
 
 // TestSaltCmdForTemplates: pillar values are masked in what operators and the schedule get, not in

@@ -17,9 +17,10 @@ type Modules interface {
 	Run(ctx context.Context, fun string, args []any, kwargs value.Map) (val any, found bool,
 		err error)
 	// Command is Run with the grains of this master and, withPillar, its pillar. Unless the call is
-	// for a template, pillar values in the result are masked.
+	// for a template, pillar values in the result are masked. retcode is what the function leaves
+	// in Salt's __context__; 0 is success.
 	Command(ctx context.Context, fun string, args []any, kwargs value.Map, withPillar,
-		forTemplate bool) (val any, found bool, err error)
+		forTemplate bool) (val any, retcode int, found bool, err error)
 }
 
 // OnMaster is the functions that run an execution function on this master, and error.error.
@@ -54,12 +55,13 @@ Example:
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				kwargs := withoutPrivate(c.Kwargs())
 				withPillar, _ := kwargs.Get("with_pillar")
-				v, found, err := modules.Command(ctx, c.Text("fun"), c.Rest(),
+				v, retcode, found, err := modules.Command(ctx, c.Text("fun"), c.Rest(),
 					kwargs.Without("with_pillar"), value.Truth(withPillar), c.forTemplate)
 				if !found {
 					return fmt.Sprintf("'%s' is not available.", c.Text("fun")), nil
 				}
-				return v, err
+				code, _ := envelope(v)
+				return Ended{Return: v, Success: retcode == 0, Retcode: code}, err
 			}},
 		{Name: "error.error", Params: []function.Param{function.Opt("name", nil),
 			function.Opt("message", "")},

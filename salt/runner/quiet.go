@@ -65,8 +65,11 @@ func (r *Runner) Native(ctx context.Context, fun string, args []any, kwargs valu
 	}
 	jid := r.deps.NewJID()
 	val, err := r.quietly(ctx, f, r.Tag(jid), jid, args, kwargs, true)
-	if told, ok := val.(Told); ok {
-		val = told.Value
+	switch done := val.(type) {
+	case Told:
+		val = done.Value
+	case Ended:
+		val = done.Return
 	}
 	return val, err
 }

@@ -101,6 +101,8 @@ type Result struct {
 	NotRun bool
 	// Refused says why a call did not begin.
 	Refused string
+	// Raised is set if the call ended with an exception, of which Return is the text.
+	Raised bool
 }
 
 // Output receives a function's output while it runs. kind is "print" (v is text for standard
@@ -250,7 +252,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	if r.deps.Trace != nil {
 		ctx, traced = r.deps.Trace(ctx, req.JID, r.client.Name+"."+req.Fun, req.User)
 	}
-	res, raised := r.call(ctx, f, req, out)
+	res := r.call(ctx, f, req, out)
 	kept := res.Return
 	told, secret := res.Return.(Told)
 	if secret {
@@ -261,7 +263,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	}
 	data = append(data.Set("_stamp", r.deps.Stamp(r.deps.Now())),
 		value.Pair{Key: "return", Value: kept}, value.Pair{Key: "success", Value: res.Success})
-	if raised {
+	if res.Raised {
 		data = append(data, value.Pair{Key: "retcode", Value: int64(res.Retcode)})
 	}
 	r.store(ctx, req, data)
@@ -279,9 +281,8 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 }
 
 // call runs the function and turns errors into texts.
-func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) (res Result,
-	raised bool) {
-	res = Result{JID: req.JID}
+func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) Result {
+	res := Result{JID: req.JID}
 	c := &Call{JID: req.JID, User: req.User, forTemplate: req.ForTemplate,
 		print: func(text string) { out("print", text) },
 		warn:  func(text string) { out("warning", text) },
@@ -304,7 +305,7 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 	if done, ok := val.(Ended); ok && err == nil {
 		res.Return, res.Success, res.Retcode = done.Return, done.Success, done.Retcode
 		_, res.Outputter = envelope(done.Return)
-		return res, false
+		return res
 	}
 	var wrong *function.ArgumentError
 	switch {
@@ -314,7 +315,7 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 		res.Success = true // as in Salt, because the call did return
 	case err != nil:
 		res.Return = fmt.Sprintf("Exception occurred in %s %s: %s", r.client.Name, req.Fun, err)
-		res.Retcode, raised = 1, true
+		res.Retcode, res.Raised = 1, true
 	default:
 		res.Return, res.Success = val, true
 		shown := val
@@ -326,7 +327,7 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 			res.Success = false
 		}
 	}
-	return res, raised
+	return res
 }
 
 // guarded turns a panic of one function into an error: a broken function must not stop the master.

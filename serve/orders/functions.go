@@ -110,28 +110,39 @@ func (f *Functions) RunWheel(ctx context.Context, o master.RunOrder) master.Ran 
 // Docs implements operator.Runners.
 func (f *Functions) Docs(prefix string) value.Map { return f.Runners.Docs(prefix) }
 
-// ForTemplate runs a runner function for a template.
-func (f *Functions) ForTemplate(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
-	error) {
-	return f.asMaster(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs, ForTemplate: true})
+// ForTemplate runs a runner function for a template. A function that raises, or can't begin, is an
+// error.
+func (f *Functions) ForTemplate(ctx context.Context, fun string, args []any,
+	kwargs value.Map) (v any, success bool, err error) {
+	done := f.asMaster(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs, ForTemplate: true})
+	if done.Raised || done.Refused != "" {
+		return nil, false, failure(fun, done)
+	}
+	return done.Return, done.Success, nil
 }
 
-// ForMinion runs a runner function for a minion (peer_run).
+// ForMinion runs a runner function for a minion (peer_run). One that failed is an error beside its
+// return.
 func (f *Functions) ForMinion(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
 	error) {
-	return f.asMaster(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs})
+	done := f.asMaster(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs})
+	if !done.Success {
+		return done.Return, failure(fun, done)
+	}
+	return done.Return, nil
 }
 
-func (f *Functions) asMaster(ctx context.Context, req runner.Request) (any, error) {
+func (f *Functions) asMaster(ctx context.Context, req runner.Request) runner.Result {
 	req.User = f.User
 	done := f.Runners.Run(ctx, req, nil)
 	if told, ok := done.Return.(runner.Told); ok {
 		done.Return = told.Value
 	}
-	if !done.Success {
-		return done.Return, fmt.Errorf("runner %s: %v", req.Fun, done.Return)
-	}
-	return done.Return, nil
+	return done
+}
+
+func failure(fun string, done runner.Result) error {
+	return fmt.Errorf("runner %s: %v", fun, done.Return)
 }
 
 // Signature returns the parameters of a runner function, or with client "wheel" of a wheel
