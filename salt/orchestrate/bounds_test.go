@@ -1,9 +1,12 @@
 package orchestrate_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"clustermaster/salt/orchestrate"
 	"clustermaster/test/salttrees"
@@ -94,6 +97,30 @@ func TestLongChains(t *testing.T) {
 			"Recursive requisites were found: ({'SLS': 'x', 'ID': 's") {
 		t.Errorf("%.200v: %v", ret, err)
 	}
+}
+
+// TestLongParallelChains: parallel states, each requiring the one before, run one after the other
+// however many they are.
+func TestLongParallelChains(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n = 300
+		text := "s0: {own: [slow, {parallel: true}]}\n"
+		for i := 1; i < n; i++ {
+			text += fmt.Sprintf("s%d: {own: [slow, {parallel: true}, {require: [{own: s%d}]}]}\n", i, i-1)
+		}
+		began := time.Now()
+		o := with(orchestrate.Deps{}, orchestrate.Options{}, orchestrate.Table{
+			"own.slow": stateOf(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
+				<-time.After(time.Second) // until the others have been looked at
+				return orchestrate.Return(c.Name, nil, true, ""), nil
+			})})
+		ret, err := high(t, t.Context(), o, text)
+		if took := time.Since(began); err != nil || len(ret) != n || !orchestrate.Succeeded(ret) ||
+			took != n*time.Second {
+			t.Errorf("%d returns after %s: %v, %.300v", len(ret), took, err, ret)
+		}
+	})
 }
 
 // TestDeepIncludes: a chain of includes that does not end is refused.

@@ -97,6 +97,7 @@ func (x *run) settleParallel(among map[string]bool) bool {
 				ret = ret.Set(value.Str(e.Key), e.Value)
 			}
 			x.ret.set(p.tag, ret)
+			x.settled++
 		default:
 			settled = false
 			kept = append(kept, p)

@@ -57,6 +57,8 @@ type run struct {
 	tried    map[string]value.Map // returns of trial runs for a prereq
 	parallel []*parallel          // not yet ended, in the order of their start
 	ended    chan struct{}        // holds a signal after one of them has ended
+	settled  int                  // how many of them have been collected
+	waits    map[*chunk]bool      // chunks that wait for one of them, as of this look at all
 	halted   bool                 // a state with failhard failed
 }
 
@@ -76,6 +78,7 @@ func (x *run) everything(ctx context.Context, chunks []*chunk) (*returns, error)
 // returns.
 func (x *run) chunks(ctx context.Context, chunks []*chunk, count int) (*returns, error) {
 	x.ret, x.count, x.halted, x.lowstate = newReturns(), count, false, chunks
+	x.waits = make(map[*chunk]bool)
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()
@@ -119,6 +122,7 @@ func (x *run) chunks(ctx context.Context, chunks []*chunk, count int) (*returns,
 		}
 	}
 	for len(pending) > 0 {
+		settled := x.settled
 		var err error
 		var stop bool
 		if pending, stop, err = x.pending(ctx, pending); err != nil {
@@ -126,7 +130,7 @@ func (x *run) chunks(ctx context.Context, chunks []*chunk, count int) (*returns,
 		} else if stop {
 			return x.ret, nil
 		}
-		if len(pending) > 0 {
+		if x.settleParallel(nil); len(pending) > 0 && x.settled == settled {
 			if err := x.wait(ctx); err != nil {
 				return nil, err
 			}
@@ -143,6 +147,7 @@ func (x *run) chunks(ctx context.Context, chunks []*chunk, count int) (*returns,
 // pending tries again the chunks that wait for parallel states.
 func (x *run) pending(ctx context.Context, pending []*chunk) (still []*chunk, stop bool,
 	err error) {
+	clear(x.waits)
 	for i, ch := range pending {
 		if _, ran := x.ret.by[ch.tag()]; ran {
 			continue
@@ -330,10 +335,12 @@ func (x *run) chunk(ctx context.Context, ch *chunk, depth int) (waits bool, err 
 	switch status {
 	case unmet:
 		stop, waits, err := x.first(ctx, ch, depth)
+		x.waits[ch] = waits
 		if stop || waits || err != nil {
 			return waits, err
 		}
 	case waiting:
+		x.waits[ch] = true
 		return true, nil
 	case skipped:
 		x.notRun(ch, true, "State was not run because requisites were skipped by another state")
@@ -411,10 +418,10 @@ func (x *run) first(ctx context.Context, ch *chunk, depth int) (stop, waits bool
 		if _, ran := x.ret.by[c.tag()]; ran {
 			continue
 		}
-		if depth >= maxUnmet {
-			break
+		if x.waits[c] {
+			return false, true, nil
 		}
-		if waits, err = x.chunk(ctx, c, depth+1); waits || err != nil {
+		if waits, err = x.chunk(ctx, c, 0); waits || err != nil {
 			return false, waits, err
 		}
 		if x.failhard(c) {
