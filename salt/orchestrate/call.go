@@ -241,7 +241,8 @@ func (x *run) judged(ctx context.Context, ch *chunk, fun Function, args value.Ma
 	umask int) value.Map {
 	ret, err := x.conditional(ctx, ch, fun, args, umask)
 	if _, ok := ch.get("check_cmd"); ok && err == nil {
-		if _, own := x.functions.Lookup(ch.module + ".mod_run_check_cmd"); !own {
+		_, own := x.functions.Lookup(ch.module + ".mod_run_check_cmd")
+		if !own || !fun.signature(ch.fun).Has("check_cmd") {
 			var more value.Map
 			more, err = x.checkCommand(ctx, ch)
 			ret = overlay(ret, more)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clustermaster/salt/function"
+	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/statemodules"
 	"clustermaster/test/salttrees"
@@ -25,7 +26,10 @@ func with(deps orchestrate.Deps, o orchestrate.Options,
 	for name, f := range own {
 		all[name] = f
 	}
-	deps.Functions, deps.Modules = all, noModules{}
+	deps.Functions = all
+	if deps.Modules == nil {
+		deps.Modules = noModules{}
+	}
 	if deps.Pillar == nil {
 		deps.Pillar = func(context.Context, string, value.Map, string, string,
 			value.Map) (value.Map, error) {
@@ -406,5 +410,39 @@ func TestPillarOverride(t *testing.T) {
 		if err != nil || seen != c.want {
 			t.Errorf("%q: %q, want %q: %v", c.enc, seen, c.want, err)
 		}
+	}
+}
+
+// answering is Modules in which a command's retcode is 1 if it is "false".
+type answering struct{ noModules }
+
+func (answering) Has(name string) bool { return name == "cmd.retcode" }
+
+func (answering) Call(_ context.Context, _ modules.Minion, _ string, args []any,
+	_ value.Map) (any, error) {
+	if args[0] == "false" {
+		return int64(1), nil
+	}
+	return int64(0), nil
+}
+
+// TestCheckCmdOfOthers: check_cmd judges each function but those that have a parameter of that name
+// in a module with mod_run_check_cmd, such as file.managed.
+func TestCheckCmdOfOthers(t *testing.T) {
+	t.Parallel()
+	done := stateOf(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
+		return orchestrate.Return(c.Name, nil, true, "done"), nil
+	})
+	judges := done
+	judges.Params = append(slices.Clone(done.Params), function.Opt("check_cmd", nil))
+	o := with(orchestrate.Deps{Modules: answering{}}, orchestrate.Options{},
+		orchestrate.Table{"file.managed": judges, "file.directory": done,
+			"file.mod_run_check_cmd": done, "other.judges": judges})
+	ret, err := high(t, t.Context(), o, "a: {file: [managed, {check_cmd: 'false'}]}\n"+
+		"b: {file: [directory, {check_cmd: 'false'}]}\nc: {other: [judges, {check_cmd: 'false'}]}\n"+
+		"d: {file: [directory, {check_cmd: 'true'}]}")
+	if got := results(ret); err != nil ||
+		!slices.Equal(got, []string{"a=true", "b=false", "d=true", "c=false"}) {
+		t.Error(got, err)
 	}
 }
