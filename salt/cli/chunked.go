@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"syscall"
@@ -51,8 +52,9 @@ func (r *saltRun) chunked(ctx context.Context, sources []string, dest string) in
 	var files, empty []string
 	for _, path := range sources {
 		f, e, err := walk(path)
-		if errors.Is(err, os.ErrNotExist) {
-			r.env.errorf("%s does not exist", path)
+		var missing *os.PathError
+		if errors.Is(err, os.ErrNotExist) && errors.As(err, &missing) {
+			r.env.errorf("%s does not exist", missing.Path)
 			return exitNoSource
 		}
 		if err != nil {
@@ -206,34 +208,34 @@ func realPath(path string) string {
 	return path
 }
 
-// walk lists the files and the empty folders at and below a path, sorted. It does not follow links
-// to folders, which could form a loop.
-func walk(path string) (files, empty []string, err error) {
+// walk lists the files and the empty folders at and below a path, sorted. It follows links; a
+// folder that contains itself through a link ends there. above are the folders that lead to it.
+func walk(path string, above ...os.FileInfo) (files, empty []string, err error) {
 	info, err := os.Stat(path)
-	if err != nil {
+	switch {
+	case len(above) > 0 && errors.Is(err, syscall.ELOOP): // a link to itself
+		return nil, nil, nil
+	case err != nil:
 		return nil, nil, fmt.Errorf("read source: %w", err)
-	}
-	if !info.IsDir() {
+	case !info.IsDir() && (len(above) == 0 || info.Mode().IsRegular()):
 		return []string{path}, nil, nil
+	case !info.IsDir() ||
+		slices.ContainsFunc(above, func(f os.FileInfo) bool { return os.SameFile(f, info) }):
+		return nil, nil, nil
 	}
-	err = filepath.WalkDir(path, func(at string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			below, err := os.ReadDir(at)
-			if err == nil && len(below) == 0 {
-				empty = append(empty, at)
-			}
-			return err
-		}
-		if info, err := os.Stat(at); err == nil && info.Mode().IsRegular() {
-			files = append(files, at)
-		}
-		return nil
-	})
+	entries, err := os.ReadDir(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read source: %w", err)
+	}
+	if len(entries) == 0 {
+		return nil, []string{path}, nil
+	}
+	for _, e := range entries {
+		f, d, err := walk(filepath.Join(path, e.Name()), append(above, info)...)
+		if err != nil {
+			return nil, nil, err
+		}
+		files, empty = append(files, f...), append(empty, d...)
 	}
 	return files, empty, nil
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,4 +68,45 @@ func TestChunkedCopy(t *testing.T) {
 	})
 	run(t, SaltCP, three(), "", "-C", "*", src+"x", "/srv/").check(t, exitNoSource, "",
 		src+"x does not exist\n")
+}
+
+// TestChunkedLinks: folders behind links are copied, one that contains itself once; a link that
+// leads nowhere is a missing source.
+func TestChunkedLinks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	src := filepath.Join(dir, "src")
+	gone := filepath.Join(src, "gone")
+	if err := errors.Join(os.MkdirAll(filepath.Join(src, "a"), 0o755),
+		os.MkdirAll(filepath.Join(dir, "other", "deep"), 0o755),
+		os.Mkdir(filepath.Join(dir, "other", "empty"), 0o755),
+		os.WriteFile(filepath.Join(src, "a", "one"), []byte("1"), 0o644),
+		os.WriteFile(filepath.Join(dir, "other", "deep", "two"), []byte("2"), 0o644),
+		os.Symlink("../other", filepath.Join(src, "linked")),
+		os.Symlink("../other", filepath.Join(src, "twice")),
+		os.Symlink("..", filepath.Join(src, "a", "loop")),
+		os.Symlink("self", filepath.Join(src, "self"))); err != nil {
+		t.Fatal(err)
+	}
+	d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: true}}}
+	if r := run(t, SaltCP, d, "", "-C", "*", src, "/srv"); r.code != 0 || r.stderr != "" {
+		t.Errorf("exit %d\n%s", r.code, r.stderr)
+	}
+	var got []any
+	for _, p := range d.published {
+		got = append(got, p.Arg[0])
+	}
+	if want := []any{"/srv/src/a/one", "/srv/src/linked/deep/two", "/srv/src/twice/deep/two",
+		"/srv/src/linked/empty", "/srv/src/twice/empty"}; !slices.Equal(got, want) {
+		t.Errorf("copied %v, want %v", got, want)
+	}
+	if err := os.Symlink("nowhere", gone); err != nil {
+		t.Fatal(err)
+	}
+	d.published = nil
+	run(t, SaltCP, d, "", "-C", "*", src, "/srv").check(t, exitNoSource, "",
+		gone+" does not exist\n")
+	if len(d.published) > 0 {
+		t.Errorf("copied %v", d.published)
+	}
 }
