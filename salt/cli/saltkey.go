@@ -364,9 +364,6 @@ func (r *keyRun) fingers(match string) int {
 		r.env.errorf("ERROR: %s", failure)
 		return ExitFailed
 	}
-	if len(found) == 0 {
-		return ExitOK
-	}
 	return r.display(found)
 }
 

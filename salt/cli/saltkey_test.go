@@ -76,6 +76,10 @@ func TestSaltKeyShowsKeys(t *testing.T) {
 	run(t, SaltKey, twice, "", "-p", "web-b").check(t, 0,
 		"Denied Keys:\nweb-b:  one\nweb-b:  two\n", "")
 	run(t, SaltKey, twice, "", "-l", "den").check(t, 0, "Denied Keys:\nweb-b\n", "")
+	for out, want := range map[string]string{"key": "", "json": "{}\n", "yaml": "{}\n", "raw": "{}\n",
+		"nested": ""} {
+		run(t, SaltKey, someKeys(), "", "-f", "x", "--out="+out).check(t, 0, want, "")
+	}
 	run(t, SaltKey, someKeys(), "", "-f", "x").check(t, 0, "", "")
 	if r := run(t, SaltKey, someKeys(), "", "-F"); !strings.Contains(r.stdout,
 		"Local Keys:\nm1.pub:  "+first) {
