@@ -74,7 +74,7 @@ func saltParser() *parser {
 		option{names: "--output-diff", dest: "state_output_diff",
 			help: "Hide states that changed nothing."},
 		option{names: "--config-dump", dest: "config_dump",
-			help: "Print the configuration files' options as YAML and exit."},
+			help: "Print all options, with their defaults, as YAML and exit."},
 		option{names: "--preview-target", dest: "preview_target",
 			help: "List the minions of the target; send nothing."},
 	)
@@ -112,7 +112,7 @@ func Salt(ctx context.Context, args []string, env Env) int {
 		return code
 	}
 	if v.on("config_dump") {
-		fmt.Fprint(env.Stdout, string(yaml11.Dump(withoutSecrets(opts.Extra))))
+		fmt.Fprint(env.Stdout, string(yaml11.Dump(config.Plain(opts.Values()))))
 		return ExitOK
 	}
 	if len(operands) <= 1 && !v.on("doc") && !v.on("preview_target") {
@@ -535,16 +535,4 @@ func (r *saltRun) stopped(ctx context.Context, jid string, err error) int {
 	}
 	r.env.errorf("ERROR: %s", err)
 	return ExitFailed
-}
-
-// withoutSecrets is the configuration with its secrets masked.
-func withoutSecrets(extra map[string]any) map[string]any {
-	out := make(map[string]any, len(extra))
-	for k, v := range extra {
-		if s, ok := v.(config.Secret); ok {
-			v = fmt.Sprint(s)
-		}
-		out[k] = v
-	}
-	return out
 }

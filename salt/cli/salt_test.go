@@ -506,3 +506,26 @@ func TestSyndics(t *testing.T) {
 		}
 	})
 }
+
+// TestSaltConfigDump: all options are printed, with defaults, complete paths and no secret.
+func TestSaltConfigDump(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "master"), []byte("root_dir: "+dir+"\nown: 1\n"+
+		"cluster_secret: an-open-word-of-sorts\n"+
+		"gitfs_remotes: [{'https://x/y.git': [{password: an-open-word}]}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env, out, errs := newEnv(three(), "")
+	env.Load = config.LoadForClient
+	code := Salt(t.Context(), []string{"-c", dir, "--config-dump"}, env)
+	for _, want := range []string{"cachedir: " + dir + "/var/cache/salt/master\n", "own: 1\n",
+		"cluster_secret: '[redacted]'\n", "  - password: '[redacted]'\n", "worker_threads: 5\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in the dump", want)
+		}
+	}
+	if code != 0 || errs.Len() > 0 || strings.Contains(out.String(), "open-word") {
+		t.Errorf("exit %d\n%s%s", code, errs, out)
+	}
+}
