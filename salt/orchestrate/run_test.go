@@ -414,7 +414,7 @@ func TestPillarOverride(t *testing.T) {
 }
 
 // answering is Modules in which a command's retcode is 1 if it is "false".
-type answering struct{ noModules }
+type answering struct{}
 
 func (answering) Has(name string) bool { return name == "cmd.retcode" }
 
