@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -43,6 +44,13 @@ func (n *Node) JoinKeyOf(spki [32]byte) ([]byte, bool) {
 	return b.JoinKey, ok && len(b.JoinKey) > 0
 }
 
+// takes reports whether a joiner with this node key may prove k, by the state as it is now.
+func (n *Node) takes(k []byte, spki [32]byte) bool {
+	now, ok := n.JoinKey()
+	then, barred := n.JoinKeyOf(spki)
+	return ok && slices.Equal(k, now) || barred && slices.Equal(k, then)
+}
+
 // SignJoin implements peer.ClusterSigner.
 func (n *Node) SignJoin(msg []byte) (string, []byte, error) {
 	key := n.ClusterKey()
@@ -58,12 +66,12 @@ func (n *Node) SignJoin(msg []byte) (string, []byte, error) {
 
 // HandleJoin implements peer.JoinHandler. It answers a master that has proved to know the secret. A
 // member that is not the leader asks the leader.
-func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) ([]byte, error) {
+func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, k, request []byte) ([]byte, error) {
 	var r clusterpb.JoinRequest
 	if err := unmarshalKnown(request, &r); err != nil {
 		return nil, fmt.Errorf("read join request: %w", err)
 	}
-	reply, err := n.answerJoin(ctx, from, &r)
+	reply, err := n.answerJoin(ctx, from, k, &r)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +91,7 @@ func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) 
 	return b, nil
 }
 
-func (n *Node) answerJoin(ctx context.Context, from peer.Hello,
+func (n *Node) answerJoin(ctx context.Context, from peer.Hello, k []byte,
 	r *clusterpb.JoinRequest) (_ *clusterpb.JoinReply, err error) {
 	if from.Rival != "" {
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_COPIED,
@@ -130,7 +138,7 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello,
 	ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 	defer cancel()
 	var reply *clusterpb.JoinReply
-	err = n.withLeader(ctx, func(leader string) (err error) {
+	ask := func(leader string) (err error) {
 		if leader == n.self.Node {
 			reply, err = n.admitHere(ctx, joiner, from.Level, r.GetUuid())
 			return err
@@ -143,7 +151,16 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello,
 		asked.Joiner.Level = uint32(from.Level)
 		reply, err = client.Admit(ctx, asked)
 		return err
-	})
+	}
+	// The state here may be from before the secret was rotated, and the leader never learns what
+	// the joiner proved.
+	if err = n.readIndex(ctx); err == nil && !n.takes(k, from.SPKI) {
+		return nil, errors.New("it proved a cluster_secret that has been replaced; write the present one, " +
+			"from salt-run cluster.rotate_secret, into its configuration")
+	}
+	if err == nil {
+		err = n.withLeader(ctx, ask)
+	}
 	if errors.Is(err, ErrNoQuorum) {
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(),
 			Uuid: cluster.UUID, Reason: err.Error()}, nil

@@ -38,13 +38,14 @@ func (k fixedKey) JoinKey() ([]byte, bool) { return k, k != nil }
 type recorder struct {
 	mu   sync.Mutex
 	from []Hello
+	k    []byte // that the last one proved
 	err  error
 }
 
-func (r *recorder) HandleJoin(_ context.Context, from Hello, request []byte) ([]byte, error) {
+func (r *recorder) HandleJoin(_ context.Context, from Hello, k, request []byte) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.from = append(r.from, from)
+	r.from, r.k = append(r.from, from), k
 	return append([]byte("re: "), request...), r.err
 }
 
@@ -142,6 +143,32 @@ func TestJoin(t *testing.T) {
 		t.Errorf("failing handler: %v", err)
 	}
 	eventually(t, "logged", func() bool { return member.logs.Contains("no leader") })
+}
+
+// twoKeys takes joiners with K, and those with one node key also with a former K.
+type twoKeys struct {
+	fixedKey
+	former []byte
+	spki   [32]byte
+}
+
+func (s *twoKeys) JoinKeyOf(spki [32]byte) ([]byte, bool) { return s.former, spki == s.spki }
+
+// A node key with a K of its own may prove that or the present one, and the handler learns which.
+func TestJoinTellsWhatWasProved(t *testing.T) {
+	t.Parallel()
+	former := JoinKey("the secret of an earlier time", "kc")
+	secrets := &twoKeys{fixedKey: testK(), former: former}
+	member, joiner, asked := newJoinPair(t, secrets, nil)
+	if _, _, err := joiner.askJoin(member, former, nil); !errors.Is(err, ErrRefused) {
+		t.Errorf("the former K with another node key: %v", err)
+	}
+	secrets.spki = joiner.key.SPKI()
+	for _, k := range [][]byte{testK(), former} {
+		if _, _, err := joiner.askJoin(member, k, nil); err != nil || !bytes.Equal(asked.k, k) {
+			t.Errorf("the handler heard %x instead of %x; %v", asked.k, k, err)
+		}
+	}
 }
 
 func TestJoinKeyRefusesWeakSecrets(t *testing.T) {
@@ -610,7 +637,7 @@ func TestAskJoinEnds(t *testing.T) {
 
 type hangingHandler chan struct{}
 
-func (h hangingHandler) HandleJoin(ctx context.Context, _ Hello, _ []byte) ([]byte, error) {
+func (h hangingHandler) HandleJoin(ctx context.Context, _ Hello, _, _ []byte) ([]byte, error) {
 	h <- struct{}{}
 	<-ctx.Done()
 	return nil, ctx.Err()

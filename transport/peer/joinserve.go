@@ -36,10 +36,10 @@ type SecretsByNode interface {
 }
 
 // JoinHandler answers a join request. It is called only after both sides proved the secret;
-// from.SPKI is the joiner's proved key. Its error is logged here and reaches the joiner only as
-// ErrUnanswered.
+// from.SPKI is the joiner's proved key, and k the K that it proved. Its error is logged here and
+// reaches the joiner only as ErrUnanswered.
 type JoinHandler interface {
-	HandleJoin(ctx context.Context, from Hello, request []byte) (reply []byte, err error)
+	HandleJoin(ctx context.Context, from Hello, k, request []byte) (reply []byte, err error)
 }
 
 // ClusterSigner signs with the cluster's RSA key for joiners that pin it.
@@ -84,7 +84,7 @@ func (p *Port) serveJoin(t *tls.Conn, raw net.Conn, leave func() bool) error {
 	if !p.tries.take(from, time.Now()) {
 		return errJoinLimit
 	}
-	joiner, proof, err := p.checkJoiner(t, js, keys)
+	joiner, err := p.checkJoiner(t, js, keys)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (p *Port) serveJoin(t *tls.Conn, raw net.Conn, leave func() bool) error {
 		return errEvicted
 	}
 	defer raw.Close()
-	p.answerJoin(t, js, joiner, proof)
+	p.answerJoin(t, js, joiner)
 	return nil
 }
 
@@ -113,10 +113,15 @@ func (js *joinService) joinKeys(t *tls.Conn) [][]byte {
 	return slices.DeleteFunc(keys, func(k []byte) bool { return len(k) != joinKeySize })
 }
 
-// checkJoiner exchanges hellos, signs if requested, and checks the joiner's proof. It returns this
-// member's proof of the same K.
-func (p *Port) checkJoiner(t *tls.Conn, js *joinService, keys [][]byte) (Hello, []byte, error) {
-	none := func(err error) (Hello, []byte, error) { return Hello{}, nil, err }
+// provedJoiner is a joiner with the K that it proved, and this member's proof of the same K.
+type provedJoiner struct {
+	Hello
+	k, proof []byte
+}
+
+// checkJoiner exchanges hellos, signs if requested, and checks the joiner's proof.
+func (p *Port) checkJoiner(t *tls.Conn, js *joinService, keys [][]byte) (provedJoiner, error) {
+	none := func(err error) (provedJoiner, error) { return provedJoiner{}, err }
 	spki, err := certSPKI(t.ConnectionState().PeerCertificates)
 	if err != nil {
 		return none(err)
@@ -156,7 +161,7 @@ func (p *Port) checkJoiner(t *tls.Conn, js *joinService, keys [][]byte) (Hello, 
 	}
 	for _, k := range keys {
 		if hmac.Equal(proof.GetMac(), tr.proof(k, joinerLabel)) {
-			return joiner, tr.proof(k, memberLabel), nil
+			return provedJoiner{joiner, k, tr.proof(k, memberLabel)}, nil
 		}
 	}
 	return none(fmt.Errorf("%s: %w", joiner.ID, errJoinProof))
@@ -179,7 +184,7 @@ func (js *joinService) sign(t *tls.Conn, tr transcript) error {
 }
 
 // answerJoin serves the single request of a proved joiner.
-func (p *Port) answerJoin(t *tls.Conn, js *joinService, joiner Hello, proof []byte) {
+func (p *Port) answerJoin(t *tls.Conn, js *joinService, joiner provedJoiner) {
 	log := p.cfg.Log.With("peer", joiner.ID, "addr", t.RemoteAddr().String())
 	ctx, cancel := context.WithTimeout(context.Background(), p.cfg.JoinTimeout)
 	defer cancel()
@@ -188,7 +193,7 @@ func (p *Port) answerJoin(t *tls.Conn, js *joinService, joiner Hello, proof []by
 	// so that a handler that used all its time can still be answered for
 	err := t.SetDeadline(deadline.Add(time.Second))
 	if err == nil {
-		err = writeMessage(t, &peerpb.JoinProof{Mac: proof})
+		err = writeMessage(t, &peerpb.JoinProof{Mac: joiner.proof})
 	}
 	result, reply := "broken", peerpb.JoinReply{Unanswered: true}
 	if err == nil {
@@ -212,14 +217,14 @@ func (p *Port) answerJoin(t *tls.Conn, js *joinService, joiner Hello, proof []by
 }
 
 // answer reads the request and fills reply with the handler's answer.
-func (p *Port) answer(ctx context.Context, t *tls.Conn, js *joinService, joiner Hello,
+func (p *Port) answer(ctx context.Context, t *tls.Conn, js *joinService, joiner provedJoiner,
 	reply *peerpb.JoinReply) (result string, err error) {
 	var request peerpb.JoinRequest
 	if err := readMessage(t, maxRequest, &request); err != nil {
 		return "broken", err
 	}
-	joiner.Rival = p.rivalOf(ctx, joiner, processOf(t.ConnectionState()))
-	b, err := js.handler.HandleJoin(ctx, joiner, request.GetRequest())
+	joiner.Rival = p.rivalOf(ctx, joiner.Hello, processOf(t.ConnectionState()))
+	b, err := js.handler.HandleJoin(ctx, joiner.Hello, joiner.k, request.GetRequest())
 	if err == nil && len(b) > maxRequest-16 {
 		err = fmt.Errorf("reply of %d bytes: %w", len(b), errTooLong)
 	}
