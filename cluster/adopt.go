@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
@@ -67,7 +66,7 @@ func (n *Node) mayAdopt(answers map[string]answer) error {
 	var errs []error
 	for addr, a := range answers {
 		if a.err != nil && !errors.Is(a.err, peer.ErrSelf) && !n.cfg.Found &&
-			time.Since(n.started) < n.cfg.JoinTimeout {
+			!n.ran(n.cfg.JoinTimeout) {
 			errs = append(errs,
 				fmt.Errorf("waiting up to cluster_join_timeout (%v): this peer may have a "+
 					"cluster key or minions of its own: %w", n.cfg.JoinTimeout, a.err))

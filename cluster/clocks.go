@@ -134,7 +134,7 @@ func (n *Node) followClocks() {
 // ClockJudged reports whether Now is as good as it will be: the clock was compared with those of
 // most members, or a start would wait for them no longer (Config.ServeWithout).
 func (n *Node) ClockJudged() bool {
-	return n.clockJudged.Load() || time.Since(n.started) >= n.cfg.ServeWithout
+	return n.clockJudged.Load() || n.ran(n.cfg.ServeWithout)
 }
 
 // ClocksDiffer reports whether the clocks of the members in contact differ by more than the limit,

@@ -26,6 +26,7 @@ func TestAStepIsNotBelieved(t *testing.T) {
 					SPKI: [32]byte{no}}
 			}
 			n.self = member(1)
+			n.began.Store(&n.started)
 			apply(t, n.state, &fsm.Found{Cluster: fsm.Cluster{UUID: "u", Partitions: 1}, Member: n.self, AES: "a",
 				Session: []byte("s")}, &fsm.PutMember{Member: member(2)}, &fsm.PutMember{Member: member(3)})
 			read := func() {

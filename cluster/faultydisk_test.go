@@ -143,6 +143,47 @@ func TestFollowerWhoseDiskHangs(t *testing.T) {
 	})
 }
 
+// TestStartBehindTheLeader: a master that was away hears its leader, but can't take yet what it
+// missed. It serves no minion from its old state, however long that lasts.
+func TestStartBehindTheLeader(t *testing.T) {
+	t.Parallel()
+	const late = 2
+	hang, release := false, func() {}
+	c := clustertest.New(t, 3, func(i int, cfg *cluster.Config) {
+		cfg.ServeWithout = serveWithout + time.Second
+		if i == late && hang {
+			cfg.OpenLog = func(dir string) (cluster.RaftLog, error) {
+				log, err := openFaulty(dir)
+				release = log.hang(t)
+				return log, err
+			}
+		}
+	})
+	c.WaitVoters(3)
+	away := c.Nodes[late]
+	for _, id := range []string{"web1", "web2"} { // its disk shows by web2 that web1 was agreed on
+		propose(t, away, accept(id))
+	}
+	away.Stop()
+	propose(t, c.Leader(), &fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"},
+		From: fsm.StateSet(fsm.KeyAccepted), At: time.Now().UTC()})
+	hang = true
+	minions := &ports{}
+	away.BeforeRun = func(n *clustertest.Node) { minions.follow(t, n) }
+	away.Start()
+	for range 2 { // a look at the leader takes it a second
+		minions.never(t, away, "behind the leader that it hears")
+	}
+	if _, led := away.Leader(); !led || hasKey("web1")(away) != nil {
+		t.Errorf("it hears a leader: %v; the deletion: %v", led, hasKey("web1")(away))
+	}
+	release()
+	c.WaitVoters(3)
+	if hasKey("web1")(away) == nil {
+		t.Error("it serves with a key that was deleted")
+	}
+}
+
 // TestRefusedLogEndsTheMaster: the disk answers an error. The master confirms nothing, and ends
 // with a line that says why.
 func TestRefusedLogEndsTheMaster(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -308,7 +307,7 @@ func (n *Node) withoutThose(absent []error, all int) (bool, error) {
 		return true, nil
 	}
 	remedy := ""
-	if time.Since(n.started) >= n.cfg.JoinTimeout {
+	if n.ran(n.cfg.JoinTimeout) {
 		remedy = "; start those masters, or, if none of them ever had a cluster, start this one once with salt-master --found"
 	}
 	return false,

@@ -78,8 +78,9 @@ type Node struct {
 	}
 
 	started time.Time
-	fatal   chan error    // capacity 1: the first reason to stop
-	serving chan struct{} // closed when this master began to serve
+	began   atomic.Pointer[time.Time] // when Run began, after the replay of the log; nil: not yet
+	fatal   chan error                // capacity 1: the first reason to stop
+	serving chan struct{}             // closed when this master began to serve
 
 	membership membership // from new to removed
 	barring    sync.Mutex // held while the removal is noted or forgotten, in memory and on disk
@@ -88,6 +89,7 @@ type Node struct {
 	// term in which this leader has applied all earlier commands; 0: not the leader
 	established atomic.Uint64
 	verified    atomic.Int64          // when this leader last heard a majority, UnixNano
+	told        atomic.Uint64         // the index that a leader named last
 	leaderless  atomic.Int64          // since when no leader has been known, UnixNano; 0: one is known
 	reign       atomic.Pointer[reign] // nil: no leader has been known yet
 	rotating    atomic.Bool
@@ -379,6 +381,8 @@ func (n *Node) OnApply(f func(index uint64, change fsm.Change)) {
 // It needs the peer port and the gRPC server until it returns, so close those afterwards. It
 // returns nil when ctx ends.
 func (n *Node) Run(ctx context.Context) error {
+	began := time.Now()
+	n.began.Store(&began)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		select {

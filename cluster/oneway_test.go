@@ -208,3 +208,25 @@ func TestNewLeaderThatCantBeCalled(t *testing.T) {
 	c.WaitReady()
 	propose(t, lone, offer("web2"))
 }
+
+// A master that starts, hears its leader and can call nobody serves what it has, as one that hears
+// none does.
+func TestAStartThatCanCallNobody(t *testing.T) {
+	t.Parallel()
+	c, nets := startOneWay(t)
+	n := c.Follower()
+	n.Stop()
+	for _, other := range c.Up() {
+		nets[n].bar(other)
+	}
+	n.Start()
+	c.Wait("it serves", func() error {
+		if !n.Serving() {
+			return errors.New(n.NotServing())
+		}
+		return nil
+	})
+	if _, led := n.Leader(); !led {
+		t.Error("it hears no leader")
+	}
+}

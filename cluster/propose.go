@@ -371,6 +371,7 @@ func (n *Node) readIndex(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.told.Store(index)
 	return n.machine.wait(ctx, index)
 }
 

@@ -14,14 +14,17 @@ import (
 func (n *Node) watch(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	// current: has had what the leader had, though it may not know the time
 	// away: was removed, so that only a leader can tell what has changed since
-	caughtUp, away, serving, compared := false, false, false, false
+	caughtUp, current, away, serving, compared := false, false, false, false, false
+	led := *n.began.Load() // when a leader was known last
 	var asked, refreshed time.Time
 	for {
 		moved := n.moved.next()
 		now := time.Now()
 		leader, leaderID := n.raft.LeaderWithID()
 		if leader != "" {
+			led = now
 			n.leaderless.Store(0)
 			n.noteLeader(string(leaderID), now)
 		} else {
@@ -36,7 +39,7 @@ func (n *Node) watch(ctx context.Context) error {
 		n.noteDisowned()
 		phase := n.Phase()
 		if phase == Removed {
-			away, caughtUp = true, false
+			away, caughtUp, current = true, false, false
 		}
 		begins := phase == Syncing && n.mayBegin()
 		// The state lists this master by now, so proposers ask it to confirm changes before it asks
@@ -45,11 +48,13 @@ func (n *Node) watch(ctx context.Context) error {
 			now.Sub(asked) > 500*time.Millisecond {
 			asked = now
 			short, cancel := context.WithTimeout(ctx, time.Second)
-			caughtUp = n.ReadIndex(short) == nil && n.knowsTime(short, string(leaderID))
+			if n.ReadIndex(short) == nil {
+				current, caughtUp = true, n.knowsTime(short, string(leaderID))
+			}
 			cancel()
 		}
 		if begins {
-			alone := !away && now.Sub(n.started) >= n.cfg.ServeWithout
+			alone := !away && (n.inVain(now, led) || current && n.ran(n.cfg.ServeWithout))
 			if (caughtUp || alone) && n.mayBegin() {
 				if err := n.refreshSecrets(); err != nil {
 					return err
@@ -84,6 +89,23 @@ func (n *Node) watch(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// ran reports whether Run began at least so long ago.
+func (n *Node) ran(limit time.Duration) bool {
+	began := n.began.Load()
+	return began != nil && time.Since(*began) >= limit
+}
+
+// inVain reports whether a starting master has waited for Config.ServeWithout for a leader, or for
+// an answer of the leader that it hears. Once a leader has told it what it lacks, it waits for that
+// while it hears one. Led is when it heard one last.
+func (n *Node) inVain(now, led time.Time) bool {
+	if now.After(led) {
+		return now.Sub(led) >= n.cfg.ServeWithout
+	}
+	return now.Sub(n.reign.Load().since) >= n.cfg.ServeWithout &&
+		n.told.Load() <= n.machine.applied.Load()
 }
 
 // compareSecret warns of a cluster_secret that is not the cluster's. Only a caught-up state says
