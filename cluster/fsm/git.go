@@ -114,7 +114,8 @@ func (c *SetGitRefs) apply(s *State, _ uint64) Result {
 		return Result{Refused: RefusedFull}
 	}
 	next := *now
-	next.Seq, next.At, next.Refs = c.Seq, c.At.UTC(), make([]GitRef, 0, len(refs))
+	next.Seq, next.At = c.Seq, c.At.UTC()
+	next.Refs = slices.Grow([]GitRef(nil), len(refs)) // nil if there are none, as tidy has it
 	for _, name := range slices.Sorted(maps.Keys(refs)) {
 		next.Refs = append(next.Refs, refs[name])
 	}
@@ -181,7 +182,7 @@ func (c *ChangeGit) apply(s *State, _ uint64) Result {
 		if at < 0 {
 			return Result{}
 		}
-		next.Pins = slices.Delete(slices.Clone(next.Pins), at, at+1)
+		next.Pins = slices.Concat(next.Pins[:at], next.Pins[at+1:]) // nil if none is left
 	case LockGit, UnlockGit:
 		on := c.Action == LockGit
 		if next.Locked == on {
@@ -194,7 +195,6 @@ func (c *ChangeGit) apply(s *State, _ uint64) Result {
 	if s.git[c.Key] == nil && len(s.git) >= s.most("State.git") {
 		return Result{Refused: RefusedFull}
 	}
-	next.tidy()
 	s.git[c.Key] = &next
 	return Result{Changed: true, change: Change{Git: true}}
 }
@@ -206,7 +206,8 @@ func (s *State) gitMirror(key string) *GitMirror {
 	return &GitMirror{Key: key}
 }
 
-// tidy normalizes a mirror so that equal mirrors have equal bytes.
+// tidy normalizes a mirror that was read, so that equal mirrors have equal bytes. It may share what
+// it holds with no other.
 func (m *GitMirror) tidy() {
 	if len(m.Refs) == 0 {
 		m.Refs = nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
+	"clustermaster/cluster/level"
 )
 
 var at = time.Date(2026, 11, 21, 9, 32, 30, 576440000, time.UTC)
@@ -111,6 +112,29 @@ func randomCommand(r *rand.Rand) fsm.Command {
 	}
 }
 
+// randomGitCommand changes one of two mirrors; sometimes it leaves one without refs or pins.
+func randomGitCommand(r *rand.Rand, s *fsm.State) fsm.Command {
+	key := strings.Repeat(string("ab"[r.IntN(2)]), 32)
+	when := at.Add(time.Duration(r.IntN(1e6)) * time.Microsecond)
+	name, commit := fmt.Sprint("ref", r.IntN(2)), strings.Repeat(string("cd"[r.IntN(2)]), 40)
+	if r.IntN(2) == 0 {
+		return &fsm.ChangeGit{Action: fsm.GitAction(r.IntN(5)), Key: key, Env: name, Commit: commit, By: "root",
+			At: when}
+	}
+	c := &fsm.SetGitRefs{Key: key, Seq: 1, At: when}
+	for _, m := range s.GitMirrors() {
+		if m.Key == key {
+			c.Seq = m.Seq + 1
+		}
+	}
+	if r.IntN(3) == 0 {
+		c.Drop = []string{"ref0", "ref1"}
+	} else {
+		c.Put = []fsm.GitRef{{Name: name, Commit: commit}}
+	}
+	return c
+}
+
 // TestEqualCommandsGiveEqualBytes applies random commands to A, moves a snapshot taken at a random
 // point to B, gives the rest to both and compares results and bytes. C gets the commands without
 // their log form.
@@ -125,8 +149,12 @@ func TestEqualCommandsGiveEqualBytes(t *testing.T) {
 			cmd := randomCommand(r)
 			if i == 0 {
 				cmd = found()
-			} else if r.IntN(8) == 0 {
+			} else if i == 1 {
+				cmd = &fsm.SetLevel{Level: level.Supported()}
+			} else if which := r.IntN(8); which == 0 {
 				cmd = randomTokenCommand(r)
+			} else if which == 1 {
+				cmd = randomGitCommand(r, a)
 			}
 			index := uint64(i*2 + 1)
 			ra, _ := a.Apply(index, through(t, cmd))
