@@ -57,13 +57,14 @@ func (n *Node) adopt(ctx context.Context) error {
 	return nil
 }
 
-// mayAdopt judges the answers of peers. Peers without state join later, and so do peers that stay
-// absent for JoinTimeout. An operator's order (Config.Found) chooses among masters that have state
-// of their own, but never overrides an existing cluster.
+// mayAdopt judges the answers of peers. Peers without state and minions join later, and so do peers
+// that stay absent for JoinTimeout. An operator's order (Config.Found) chooses among masters that
+// have state of their own, but never overrides an existing cluster.
 func (n *Node) mayAdopt(answers map[string]answer) error {
 	mine, _ := n.state.Cluster()
-	fresh := map[string]*clusterpb.Former{n.cfg.Addr: n.claim()}
-	var errs []error
+	claim := n.claim()
+	fresh := map[string]*clusterpb.Former{n.cfg.Addr: claim}
+	var errs, ahead []error
 	for addr, a := range answers {
 		if a.err != nil && !errors.Is(a.err, peer.ErrSelf) && !n.cfg.Found &&
 			!n.ran(n.cfg.JoinTimeout) {
@@ -76,14 +77,36 @@ func (n *Node) mayAdopt(answers map[string]answer) error {
 		}
 		if f := a.reply.GetFormer(); f != nil {
 			fresh[addr] = f
+			ahead = append(ahead, n.ahead(addr, a, claim))
 			continue
 		}
 		errs = append(errs, errors.New(n.otherCluster(n.self.ID, mine.UUID, addr, a.reply.GetUuid())))
 	}
 	if !n.cfg.Found {
-		errs = append(errs, conflict(fresh))
+		if err := conflict(fresh); err != nil {
+			ahead = []error{err}
+		}
+		errs = append(errs, ahead...)
 	}
 	return errors.Join(errs...)
+}
+
+// ahead returns an error if a peer without a cluster has a better right than this master, which
+// claims mine: it stands alone too and goes first, or only it has a former master's minions.
+func (n *Node) ahead(addr string, a answer, mine *clusterpb.Former) error {
+	f := a.reply.GetFormer()
+	switch {
+	case a.reply.GetUuid() != "" && compareFounders(f, a.from.Addr, mine, n.cfg.Addr) < 0:
+		return fmt.Errorf("%s stands alone too and goes first: it has %d accepted minions, this master %d, and if "+
+			"both or none have any, the lower address counts; to choose this master, start it once with "+
+			"salt-master --found", addr, f.GetAccepted(), mine.GetAccepted())
+	case a.reply.GetUuid() == "" && holds(f) && !holds(mine):
+		return fmt.Errorf("%s holds a former master's key %s and %d accepted minions, which this master would leave "+
+			"out: stop this one and move its data directory %s to another place, so that the other founds; or, to "+
+			"leave them out, start this one once with salt-master --found",
+			addr, f.GetFrom(), f.GetAccepted(), n.cfg.WholeDir)
+	}
+	return nil
 }
 
 // otherCluster explains how to choose between two histories. Each has keys that exist nowhere else.

@@ -13,7 +13,7 @@ import (
 )
 
 // standAlone gives a node of the kit the disk of a master that stood alone, with one accepted
-// minion.
+// minion unless that is "".
 func standAlone(t *testing.T, node *clustertest.Node, minion string) (key *wire.PrivateKey,
 	uuid string) {
 	t.Helper()
@@ -23,13 +23,10 @@ func standAlone(t *testing.T, node *clustertest.Node, minion string) (key *wire.
 	}
 	stop := running(t, n)
 	serving(t, n)
-	if _, _, err := n.Propose(t.Context(), offer(minion)); err != nil {
-		t.Fatal(err)
-	}
-	change := &fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: []string{minion},
-		From: fsm.StateSet(fsm.KeyPending)}
-	if _, _, err := n.Propose(t.Context(), change); err != nil {
-		t.Fatal(err)
+	if minion != "" {
+		if _, _, err := n.Propose(t.Context(), accept(minion)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c, _ := n.State().Cluster()
 	key = n.ClusterKey()
@@ -142,6 +139,77 @@ func TestTwoStandAloneMastersRefuseUntilOneIsChosen(t *testing.T) {
 			t.Errorf("%s, a member, is apart: %q", n.ID, got)
 		}
 	}
+}
+
+// Of masters that stood alone only one becomes the first member, in every order of starts: the one
+// with minions, or if none has any, the one with the lowest address.
+func TestOneOfTheStandAloneMastersGoesFirst(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		minions  [3]string
+		order    []int
+		together bool
+		first    int
+	}{
+		"minions, last":        {[3]string{"", "web1", ""}, []int{0, 2, 1}, false, 1},
+		"minions, first":       {[3]string{"", "web1", ""}, []int{1, 2, 0}, false, 1},
+		"minions, together":    {[3]string{"", "web1", ""}, []int{0, 1, 2}, true, 1},
+		"no minions":           {order: []int{2, 1, 0}},
+		"no minions, together": {order: []int{2, 1, 0}, together: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := clustertest.Prepare(t, 3, func(_ int, cfg *cluster.Config) { cfg.JoinTimeout = time.Minute })
+			for i, n := range c.Nodes {
+				standAlone(t, n, tc.minions[i])
+			}
+			for i, at := range tc.order[:2] {
+				if next := c.Nodes[tc.order[i+1]]; tc.together { // all listen before any asks
+					c.Nodes[at].BeforeRun = func(*clustertest.Node) { next.Start() }
+				}
+			}
+			for _, at := range tc.order {
+				c.Nodes[at].Start()
+			}
+			for i, n := range c.Nodes {
+				if i != tc.first {
+					c.Wait(n.ID+" is told", says(n, "they can't be merged"))
+				}
+			}
+			for i, n := range c.Nodes {
+				cl, _ := n.State().Cluster()
+				if first := cl.ClusterID != ""; first != (i == tc.first) {
+					t.Errorf("%s is the first member: %v", n.ID, first)
+				}
+			}
+		})
+	}
+}
+
+// A master that stood alone and has no minions does not leave out those of a former master.
+func TestAStandAloneMasterLeavesNoMinionsOut(t *testing.T) {
+	t.Parallel()
+	ordered := false
+	_, former := formerMaster(t, 3)
+	c := clustertest.Prepare(t, 2, func(i int, cfg *cluster.Config) {
+		if cfg.Found = ordered && i == 0; i == 1 {
+			cfg.FoundingKeys = []cluster.FoundingKey{former}
+		}
+	})
+	key, _ := standAlone(t, c.Nodes[0], "")
+	for _, n := range c.Nodes {
+		n.Start()
+	}
+	c.Wait("it says how to choose", says(c.Nodes[0],
+		"3 accepted minions, which this master would leave out: stop this one and move its data directory"))
+	if cl, _ := c.Nodes[0].State().Cluster(); cl.ClusterID != "" || founded(c.Nodes[1]) {
+		t.Error("there is a cluster")
+	}
+	c.Nodes[0].Stop()
+	ordered = true
+	c.Nodes[0].Start()
+	c.WaitVoters(2)
+	hasClusterKey(t, c, key)
 }
 
 // A master that stood alone and has not applied its last keys yet, because its disk is slow, does
