@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -466,6 +467,38 @@ func TestMinorityRefusesAndHeals(t *testing.T) {
 	for _, n := range c.Nodes {
 		if _, ok := n.State().Key("minority"); ok {
 			t.Errorf("%s has what was refused", n.ID)
+		}
+	}
+}
+
+// A secret whose time of grace is over has no new one after a restart.
+func TestRestartGivesNoGrace(t *testing.T) {
+	t.Parallel()
+	const grace = time.Hour
+	var ahead atomic.Int64 // of all clocks
+	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) {
+		cfg.AESGrace, cfg.SessionGrace, cfg.ServeWithout = grace, grace, clustertest.Patience
+		cfg.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	c.WaitVoters(3)
+	n := c.Follower()
+	if err := errors.Join(n.RotateAES(patience(t)), n.RotateSession(patience(t))); err != nil {
+		t.Fatal(err)
+	}
+	for _, after := range []time.Duration{grace / 2, grace + time.Minute} {
+		want := 2
+		if after > grace {
+			want = 1
+		}
+		n.Stop()
+		ahead.Store(int64(after))
+		n.Start()
+		if err := n.WaitServing(patience(t)); err != nil {
+			t.Fatal(err)
+		}
+		if s := n.Secrets(); len(s.AES) != want || len(s.Session) != want {
+			t.Errorf("%v after the rotation: %d AES keys and %d session secrets, want %d", after, len(s.AES),
+				len(s.Session), want)
 		}
 	}
 }

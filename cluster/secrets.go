@@ -117,7 +117,8 @@ func sameSecrets(a, b *Secrets) bool {
 
 // inUse returns epochs in the order that Secrets has, without those whose grace has ended. Grace
 // counts from when this master first saw the epoch retired, by its own clock, because clocks of
-// masters differ. The caller holds secretsMu.
+// masters differ. That may be its start, so the grace also ends when it is over by the cluster's
+// time, however much the clocks may differ. The caller holds secretsMu.
 func (n *Node) inUse(kind string, e fsm.Epochs, grace time.Duration, now time.Time) []fsm.Epoch {
 	if e.Active.Number == 0 {
 		return nil
@@ -130,7 +131,8 @@ func (n *Node) inUse(kind string, e fsm.Epochs, grace time.Duration, now time.Ti
 			at = now
 		}
 		seen[old.Number] = at
-		if now.Sub(at) < grace {
+		over := n.clockJudged.Load() && n.Now().Sub(old.Retired) > grace+n.cfg.ClockLimit
+		if !over && now.Sub(at) < grace {
 			out = append(out, old)
 		}
 	}
