@@ -318,18 +318,22 @@ func (t turn) Lock() { t <- struct{}{} }
 func (t turn) Unlock() { <-t }
 
 // align makes raft's configuration follow the members: it adds joiners as nonvoters, removes
-// members that left, and updates addresses.
+// members that left, and updates addresses. It goes over all of them although raft refuses one, as
+// it does while another server has that address: the next round may find it free.
 func (n *Node) align(ctx context.Context) error {
 	n.aligning.Lock()
 	defer n.aligning.Unlock()
+	var errs []error
+	note := func(what string, f raft.Future) {
+		if err := await(ctx, f); err != nil {
+			errs = append(errs, fmt.Errorf("%s raft: %w", what, err))
+		}
+	}
 	have := make(map[string]raft.Server)
 	for _, s := range n.servers() {
 		have[string(s.ID)] = s
-		if _, ok := n.state.MemberByNode(string(s.ID)); ok {
-			continue
-		}
-		if err := await(ctx, n.raft.RemoveServer(s.ID, 0, enqueueTimeout)); err != nil {
-			return fmt.Errorf("remove %s from raft: %w", s.ID, err)
+		if _, ok := n.state.MemberByNode(string(s.ID)); !ok {
+			note("remove "+string(s.ID)+" from", n.raft.RemoveServer(s.ID, 0, enqueueTimeout))
 		}
 	}
 	for _, m := range n.state.Members() {
@@ -341,10 +345,7 @@ func (n *Node) align(ctx context.Context) error {
 		if ok && s.Suffrage == raft.Voter {
 			add = n.raft.AddVoter
 		}
-		if err := await(ctx, add(raft.ServerID(m.Node), n.raftAddr(m), 0,
-			enqueueTimeout)); err != nil {
-			return fmt.Errorf("add %s to raft: %w", m.Node, err)
-		}
+		note("add "+m.Node+" to", add(raft.ServerID(m.Node), n.raftAddr(m), 0, enqueueTimeout))
 	}
-	return nil
+	return errors.Join(errs...)
 }
