@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,13 @@ import (
 
 // handGap is how long a leader that should hand over waits between attempts.
 const handGap = 5 * time.Second
+
+// handTries is for how many election timeouts a leader without an order tries to hand over at a
+// time; meanwhile it takes few commands.
+const handTries = 3
+
+// handPause is how long a leader takes commands again between tries.
+const handPause = 2 * retryPause
 
 // handLook is how often a leader that hands over looks how far its successor is.
 const handLook = 10 * time.Millisecond
@@ -41,6 +49,8 @@ func (n *Node) handOver(ctx context.Context) error {
 		return nil
 	}
 	n.handing = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, handTries*n.cfg.ElectionTimeout)
+	defer cancel()
 	_, err := n.transferHere(ctx, "", n.self.Node)
 	return err
 }
@@ -69,40 +79,45 @@ func (n *Node) successor(not string) string {
 	return best
 }
 
-// transferTries is how often a leader tries to hand over. The successor has one election timeout
-// for each, and on a busy machine may need longer.
-const transferTries = 3
-
-// transferHere, on the leader, hands leadership to a node, or to the best one other than not.
+// transferHere, on the leader, hands leadership to a node, or to the best one other than not. It
+// tries until ctx or orderTimeout ends: a successor may need longer than its election timeout, as
+// when its disk hangs for a moment.
 func (n *Node) transferHere(ctx context.Context, to, not string) (string, error) {
 	if !n.IsLeader() {
 		return "", errElsewhere
 	}
-	if to == "" {
-		to = n.successor(not)
-	}
-	if to == n.self.Node {
-		return to, nil
-	}
-	m, ok := n.state.MemberByNode(to)
-	if !ok || !n.voters()[to] {
-		return "", errNoSuccessor
-	}
-	for try := 1; ; try++ {
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
+	best, said := to == "", ""
+	for {
+		if best {
+			to = cmp.Or(n.successor(not), to)
+		}
+		if to == n.self.Node {
+			return to, nil
+		}
+		m, ok := n.state.MemberByNode(to)
+		if !ok || !n.voters()[to] {
+			return "", errNoSuccessor
+		}
 		err := n.letLead(ctx, m)
 		if err == nil {
-			break
+			n.log.Info("leadership handed over", "peer", m.ID, "addr", m.Addr)
+			return to, nil
 		}
-		if !n.IsLeader() { // the next one is to be asked
+		if !n.IsLeader() || errors.Is(err, errHandingOver) { // whoever leads then is to be asked
 			return "", fmt.Errorf("%w: %w", errElsewhere, err)
 		}
-		if try == transferTries || ctx.Err() != nil {
+		if now := m.ID + err.Error(); now != said && ctx.Err() == nil {
+			n.log.Info("leadership not handed over yet", "peer", m.ID, "err", err)
+			said = now
+		}
+		select {
+		case <-time.After(handPause):
+		case <-ctx.Done():
 			return "", fmt.Errorf("hand leadership to %s: %w", m.ID, err)
 		}
-		n.log.Info("leadership not handed over yet", "peer", m.ID, "try", try, "err", err)
 	}
-	n.log.Info("leadership handed over", "peer", m.ID, "addr", m.Addr)
-	return to, nil
 }
 
 // letLead, on the leader, hands leadership to a voter: it takes no more commands, waits until the

@@ -276,11 +276,13 @@ func (n *Node) TransferLeader(ctx context.Context, name string) (id string, err 
 		if err != nil {
 			return "", err
 		}
+		short, cancel := context.WithTimeout(ctx, acquaintance)
+		defer cancel()
 		switch {
 		case !n.voters()[m.Node]:
 			return "",
 				fmt.Errorf("peer %s: is not a voter, and only a voter can lead; see salt-run cluster.promote", m.ID)
-		case !n.near(m.Node):
+		case n.until(short, func() bool { return n.near(m.Node) }) != nil:
 			return "", fmt.Errorf("peer %s: is not in contact; see salt-run cluster.members", m.ID)
 		}
 		to = m.Node

@@ -247,8 +247,14 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 			"would leave 1 of 2 voters in contact, which is no quorum"},
 		{"demote the living", func() error { _, _, err := n.Demote(ctx, alive.ID); return err },
 			"would leave 1 of 2 voters in contact, which is no quorum"},
-		{"lead by the dead", func() error { _, err := n.TransferLeader(ctx, dead.ID); return err },
-			"is not in contact"},
+		{"lead by the dead, which might answer again at once", func() error {
+			began := time.Now()
+			_, err := n.TransferLeader(ctx, dead.ID)
+			if took := time.Since(began); took < 2*time.Second {
+				return fmt.Errorf("refused after %v", took)
+			}
+			return err
+		}, "is not in contact"},
 	} {
 		if err := tt.do(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
@@ -388,7 +394,7 @@ func TestTransfersAtOnce(t *testing.T) {
 	c := clustertest.New(t, 3)
 	c.WaitVoters(3)
 	acquainted(c)
-	for range 5 {
+	for range 15 {
 		rest := others(c, c.Leader())
 		errs := make(chan error, 2)
 		for i, want := range rest {
@@ -425,15 +431,61 @@ func TestTransferOutlivesItsLeader(t *testing.T) {
 			}
 			done <- err
 		}()
-		c.Wait("the leader tries to hand over", waits)
-		if err := asked.LeaveOffice(); err != nil {
-			t.Fatal(err)
-		}
+		c.Wait("the leader tries to hand over", func() error {
+			if !asked.IsLeader() { // by itself, on a busy machine
+				return nil
+			}
+			return waits()
+		})
+		c.Wait("the leader leaves", func() error {
+			if !asked.IsLeader() {
+				return nil
+			}
+			return errors.Join(errors.New("it leads"), asked.LeaveOffice())
+		})
 		if err := <-done; err != nil {
 			t.Errorf("from %s to %s: %v", asked.ID, to.ID, err)
 		}
 		end()
 	}
+}
+
+// TestTransferIsPatient: an order to hand over goes on while that takes longer than several
+// elections. Commands pass meanwhile.
+func TestTransferIsPatient(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	acquainted(c)
+	c.Wait("an order while one leader stays in office", func() error {
+		asked := c.Leader()
+		term := asked.Term()
+		by, to := others(c, asked)[0], others(c, asked)[1]
+		end := asked.HoldCommand()
+		done := make(chan error, 1)
+		go func() {
+			_, err := by.TransferLeader(patience(t), to.ID)
+			done <- err
+		}()
+		var early error
+		select {
+		case err := <-done:
+			early = fmt.Errorf("it ended while a command was under way: %v", err)
+			done <- nil
+		case <-time.After(5 * 500 * time.Millisecond): // election timeouts
+			propose(t, by, offer("meanwhile"))
+		}
+		stayed := asked.IsLeader() && asked.Term() == term
+		end()
+		err := <-done
+		if !stayed {
+			return errors.New("another one was elected")
+		}
+		if err := errors.Join(early, err); err != nil {
+			t.Error(err)
+		}
+		return nil
+	})
 }
 
 func TestRotateSecretIsInForceAtOnce(t *testing.T) {
