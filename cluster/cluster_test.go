@@ -27,23 +27,50 @@ func offer(id string) *fsm.OfferKey {
 // a node that found none, or lost it on the way, is asked again unless the command was carried out.
 func propose(t *testing.T, n *clustertest.Node, c fsm.Command) uint64 {
 	t.Helper()
+	r, index, err := proposed(n, c)
+	if err != nil || r.Refused != "" {
+		t.Fatalf("propose on %s: %v %+v", n.ID, err, r)
+	}
+	return index
+}
+
+// proposed proposes a command until there is a quorum and the outcome is known.
+func proposed(n *clustertest.Node, c fsm.Command) (r fsm.Result, index uint64, err error) {
+	err = untilQuorum(func(ctx context.Context) (err error) {
+		if r, index, err = n.Propose(ctx, c); err != nil {
+			r, index, err = n.Settle(ctx, err)
+		}
+		return err
+	})
+	return r, index, err
+}
+
+// readIndex is the node's read index, which it asks for until there is a quorum.
+func readIndex(n *clustertest.Node) error { return untilQuorum(n.ReadIndex) }
+
+// untilQuorum repeats what the loss of a leader ends.
+func untilQuorum(f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clustertest.Patience)
 	defer cancel()
 	for {
-		r, index, err := n.Propose(ctx, c)
-		if err != nil {
-			r, index, err = n.Settle(ctx, err)
+		err := f(ctx)
+		lost := errors.Is(err, cluster.ErrNoQuorum) || errors.As(err, new(*cluster.UnknownOutcomeError)) ||
+			errors.Is(err, context.DeadlineExceeded)
+		if !lost || ctx.Err() != nil {
+			return err
 		}
-		lost := errors.Is(err, cluster.ErrNoQuorum) || errors.As(err, new(*cluster.UnknownOutcomeError))
-		if lost && ctx.Err() == nil {
-			<-time.After(20 * time.Millisecond)
-			continue
-		}
-		if err != nil || r.Refused != "" {
-			t.Fatalf("propose on %s: %v %+v", n.ID, err, r)
-		}
-		return index
+		<-time.After(20 * time.Millisecond)
 	}
+}
+
+// confirmed waits until every serving node has confirmed index.
+func confirmed(c *clustertest.Cluster, n *clustertest.Node, index uint64) {
+	c.Wait("confirmed everywhere", func() error {
+		if un := n.ConfirmEverywhere(context.Background(), index); len(un) > 0 {
+			return fmt.Errorf("unconfirmed: %v", un)
+		}
+		return nil
+	})
 }
 
 func hasKey(id string) func(*clustertest.Node) error {
@@ -68,9 +95,7 @@ func TestThreeMastersFoundForwardAndReadTheirWrites(t *testing.T) {
 		if err := hasKey(id)(n); err != nil {
 			t.Errorf("%s does not read its own write: %v", n.ID, err)
 		}
-		if un := n.ConfirmEverywhere(t.Context(), index); len(un) > 0 {
-			t.Errorf("unconfirmed: %v", un)
-		}
+		confirmed(c, n, index)
 		for _, other := range c.Nodes {
 			if err := hasKey(id)(other); err != nil {
 				t.Errorf("confirmed everywhere, but %s: %v", other.ID, err)
@@ -82,7 +107,7 @@ func TestThreeMastersFoundForwardAndReadTheirWrites(t *testing.T) {
 		id := fmt.Sprintf("read%d", i)
 		propose(t, c.Nodes[i%3], offer(id))
 		reader := c.Nodes[(i+1)%3]
-		if err := reader.ReadIndex(t.Context()); err != nil {
+		if err := readIndex(reader); err != nil {
 			t.Fatal(err)
 		}
 		if err := hasKey(id)(reader); err != nil {
@@ -649,11 +674,10 @@ func TestTwoProposersAtOnceAndAStorm(t *testing.T) {
 		wg.Go(func() {
 			n := c.Nodes[w%3]
 			for i := range 10 {
-				if err := n.ReadIndex(t.Context()); err != nil {
+				if err := readIndex(n); err != nil {
 					t.Errorf("read index: %v", err)
 				}
-				if _, _, err := n.Propose(t.Context(),
-					offer(fmt.Sprintf("minion%d", i))); err != nil {
+				if _, _, err := proposed(n, offer(fmt.Sprintf("minion%d", i))); err != nil {
 					t.Errorf("propose: %v", err)
 				}
 			}
@@ -692,9 +716,7 @@ func TestVotersAreCappedAndLateOnesJoin(t *testing.T) {
 		return nil
 	})
 	index := propose(t, c.Nodes[4], offer("from a learner"))
-	if un := c.Nodes[4].ConfirmEverywhere(t.Context(), index); len(un) > 0 {
-		t.Errorf("unconfirmed: %v", un)
-	}
+	confirmed(c, c.Nodes[4], index)
 	c.WaitAll("the key", hasKey("from a learner"))
 }
 

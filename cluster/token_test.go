@@ -26,13 +26,11 @@ func TestTokensAreOnAllMasters(t *testing.T) {
 	}
 	everywhere := func(by *clustertest.Node, command fsm.Command, want bool) fsm.Result {
 		t.Helper()
-		r, index, err := by.Propose(t.Context(), command)
+		r, index, err := proposed(by, command)
 		if err != nil || r.Refused != "" {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		if unconfirmed := by.ConfirmEverywhere(t.Context(), index); len(unconfirmed) > 0 {
-			t.Fatalf("%v did not confirm", unconfirmed)
-		}
+		confirmed(c, by, index)
 		for _, n := range c.Nodes { // now, and not at some time
 			if err := has(want)(n); err != nil {
 				t.Error(err)
