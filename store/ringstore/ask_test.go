@@ -585,7 +585,9 @@ func TestAskAboutCopiesThatDiffer(t *testing.T) {
 // TestAskWhenThoseWhoMergeGoAway: who is lost after it was counted on is not counted on.
 func TestAskWhenThoseWhoMergeGoAway(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	k := newKit(t)
+	k.opts.ReadTimeout = 2 * time.Second // it is waited for
+	k.begin("m1/a", "m2/b", "m3/c")
 	ctx := t.Context()
 	k.settled()
 	want := k.fill(ctx, 60)

@@ -606,7 +606,9 @@ func TestALostDiskIsFilledAnew(t *testing.T) {
 // acknowledged is never said not to be there. Owners that are known to be away are done without.
 func TestSilentOwnersFailTheRead(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	k := newKit(t)
+	k.opts.ReadTimeout = 2 * time.Second // two reads wait for it
+	k.begin("m1/a", "m2/b", "m3/c")
 	ctx := t.Context()
 	k.settled()
 	k.start("m4/d")
@@ -631,10 +633,13 @@ func TestSilentOwnersFailTheRead(t *testing.T) {
 	}
 	k.hang("m2/b", false)
 	for _, n := range []string{"m1/a", "m4/d"} {
-		if got, found, err := k.store(n).Get(ctx, jobKey(1)); err != nil || !found ||
-			string(got.Value) != "x" {
-			t.Errorf("%s reads %q (found %v), %v from a majority", n, got.Value, found, err)
-		}
+		eventually(t, n+" reads from a majority", func() error {
+			got, found, err := k.store(n).Get(ctx, jobKey(1))
+			if err == nil && (!found || string(got.Value) != "x") {
+				t.Fatalf("%s reads %q (found %v)", n, got.Value, found)
+			}
+			return err
+		})
 	}
 	k.hang("m3/c", false)
 	k.node("m2/b").kill()
@@ -649,7 +654,9 @@ func TestSilentOwnersFailTheRead(t *testing.T) {
 // durable; what it missed is owed to it.
 func TestAHungMasterDelaysNoWrite(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	k := newKit(t)
+	k.opts.WriteTimeout = 2 * time.Second // the debts are noted after it
+	k.begin("m1/a", "m2/b", "m3/c")
 	ctx := t.Context()
 	k.settled()
 	k.hang("m3/c", true)

@@ -90,8 +90,7 @@ func newKit(t testing.TB, names ...string) *kit {
 		cut:  map[[2]string]bool{}, hung: map[string]bool{}, old: map[string]bool{}}
 	k.opts = Options{Now: k.now.Now, Tick: 20 * time.Millisecond,
 		ExpireEvery: 50 * time.Millisecond, StatusEvery: 50 * time.Millisecond,
-		LookAgain: 10 * time.Millisecond, WriteTimeout: 2 * time.Second,
-		ReadTimeout: 2 * time.Second, Compilers: map[Space]Compiler{SpaceMinions: fields{}}}
+		LookAgain: 10 * time.Millisecond, Compilers: map[Space]Compiler{SpaceMinions: fields{}}}
 	t.Cleanup(func() {
 		for _, n := range k.all() {
 			n.kill()
