@@ -592,33 +592,34 @@ func reactionWiring() wiring {
 		}
 		return list
 	}
-	fire := func(t *testing.T, m *subject, n int) *heard {
+	fire := func(t *testing.T, m *subject, tag string, n int) *heard {
 		h := hear(t, m.path("run"))
 		c := m.signIn(t, "fires", 3)
 		events := make([]any, n)
 		for i := range events {
-			events[i] = dict("tag", fmt.Sprint("my/", i), "data", dict("a", "b"))
+			events[i] = dict("tag", fmt.Sprint(tag, i), "data", dict("a", "b"))
 		}
 		c.request(t, "_minion_event", pair("events", events))
 		return h
 	}
 	return wiring{
 		name: "reactions",
-		both: "reactor: [{'my/*': [DIR/nap.sls]}]\ntraces_endpoint: http://ADDR:4611\n",
+		both: "reactor: [{'my/*': [DIR/nap.sls]}, {'long/*': [DIR/long.sls]}]\ntraces_endpoint: http://ADDR:4611\n",
 		set: `reactor_worker_threads: 1
 reactor_worker_hwm: 1
 publish_drain_timeout: 1
 traces_returns: 1
 `,
-		files: map[string]string{"nap.sls": "nap: {runner.test.sleep: [{args: [{s_time: 1}]}]}\n"},
+		files: map[string]string{"nap.sls": "nap: {runner.test.sleep: [{args: [{s_time: 1}]}]}\n",
+			"long.sls": "nap: {runner.test.sleep: [{args: [{s_time: 3}]}]}\n"},
 		looks: []wired{
 			{options: "reactor_worker_threads", own: true, ask: func(t *testing.T, m *subject) string {
-				h := fire(t, m, 2)
-				m.ends(func() bool { return len(happened(h)) > 3 })
+				h := fire(t, m, "long/", 2)
+				endsWithin(20*time.Second, func() bool { return len(happened(h)) > 3 })
 				return fmt.Sprint(happened(h))
 			}},
 			{options: "reactor_worker_hwm", own: true, ask: func(t *testing.T, m *subject) string {
-				h := fire(t, m, 6)
+				h := fire(t, m, "my/", 6)
 				return fmt.Sprint("all: ", m.ends(func() bool { return len(happened(h)) == 12 }))
 			}},
 			{options: "publish_drain_timeout", own: true, ask: func(t *testing.T, m *subject) string {
