@@ -447,9 +447,8 @@ func TestMeshAfterGap(t *testing.T) {
 	c.mu.Unlock()
 	told("what b fired meanwhile")
 	c.start("c")
-	if u := a.subscribe(t, "y").Unconfirmed(); len(u) != 0 {
-		t.Fatalf("unconfirmed: %v", u)
-	}
+	waitFor(t, "both to confirm",
+		func() bool { return len(a.subscribe(t, "y").Unconfirmed()) == 0 })
 	select {
 	case <-s.Lost():
 		t.Error("a new member counts as a loss")

@@ -482,10 +482,11 @@ func TestLossBeforePublication(t *testing.T) {
 	waitFor(t, "the loss", func() bool { return len(a.mesh.Losses()) > 0 })
 	lost := a.mesh.Losses()[0].At
 	got := a.publish(PublishRequest{Tgt: "*", Fun: "test.ping"})
-	if wait := a.subs.at[0].Sub(lost); wait < settle || wait > settle+2*time.Second {
+	const late = 10 * time.Second // on a busy machine
+	if wait := a.subs.at[0].Sub(lost); wait < settle || wait > settle+late {
 		t.Errorf("published %v after the loss", wait)
 	}
-	if hold := c.subs.get(0).Hold; hold < 10*time.Second || hold > watchFor {
+	if hold := c.subs.get(0).Hold; hold < watchFor-settle-late || hold > watchFor {
 		t.Errorf("held for %v", hold)
 	}
 	c.ret(got.JID, "m1")

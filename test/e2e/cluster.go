@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -364,9 +365,18 @@ func (m *Master) Wipe(t testing.TB) {
 // port is a port of the master, as HOST:PORT.
 func (m *Master) port(n int) string { return net.JoinHostPort(m.Addr, strconv.Itoa(n)) }
 
-// Probe asks the master's health port. The error holds the answer.
+// Probe asks the master's health port. The error holds the answer; without one it is a *url.Error.
+// After a second without an answer Probe asks once more: the machine may have stood still.
 func (m *Master) Probe(path string) error {
-	client := http.Client{Timeout: Within(time.Second),
+	err := m.probe(path, time.Second)
+	if late := (*url.Error)(nil); errors.As(err, &late) && late.Timeout() {
+		err = m.probe(path, 3*time.Second)
+	}
+	return err
+}
+
+func (m *Master) probe(path string, limit time.Duration) error {
+	client := http.Client{Timeout: Within(limit),
 		Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + m.port(HealthPort) + path)
 	if err != nil {

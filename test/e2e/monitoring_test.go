@@ -214,7 +214,6 @@ scrape_configs:
 		return nil
 	})
 
-	leader := c.Leader(t, c.Masters[0])
 	p.is(t, "sum(clustermaster_cluster_leader)", func(v float64) bool { return v == 1 })
 	p.is(t, "min(clustermaster_cluster_quorum_margin)", func(v float64) bool { return v == 1 })
 	p.is(t, "count(clustermaster_cluster_peer_lag_entries < 100)", func(v float64) bool { return v == 6 })
@@ -283,6 +282,7 @@ scrape_configs:
 		p.is(t, "sum(up)", func(v float64) bool { return v == 3 })
 	})
 	t.Run("LostLeader", func(t *testing.T) {
+		leader := c.Leader(t, c.Masters[0])
 		alive := c.Others(leader)
 		of := func(m *Master) string { return fmt.Sprintf(`instance="%s:%d"`, m.Addr, MetricsPort) }
 		changes := "clustermaster_cluster_leader_changes_total{" + of(alive[0]) + "}"

@@ -77,6 +77,9 @@ func TestUser(t *testing.T) {
 			}
 			for _, dir := range []string{m.Dir + "/etc/salt/pki/master", cache, m.Dir + "/run/salt/master"} {
 				err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+					if errors.Is(err, fs.ErrNotExist) {
+						return nil
+					}
 					if err != nil {
 						return err
 					}
