@@ -188,11 +188,11 @@ func TestDatabaseAway(t *testing.T) {
 	r.send(t, "site/n", `{n: 99, text: "\0"}`)
 	ping := func() time.Duration {
 		t.Helper()
-		began := time.Now()
-		if got := r.Salt(t, "web", "test.ping"); !strings.Contains(got.Stdout, "True") {
+		got := r.Salt(t, "web", "test.ping")
+		if !strings.Contains(got.Stdout, "True") {
 			t.Errorf("ping: %v", got)
 		}
-		return time.Since(began)
+		return got.Took
 	}
 	before := min(ping(), ping(), ping())
 	r.db.Freeze(t)

@@ -21,11 +21,11 @@ import (
 // slowly is a transfer rate at which a few megabytes take seconds.
 const slowly = "cluster_transfer_rate: 1000000\n"
 
-// newSlowCluster has three masters and a file in its roots that a joiner copies for five seconds.
+// newSlowCluster has three masters and a file in its roots that a joiner copies for ten seconds.
 func newSlowCluster(t *testing.T) (c *cluster, content []byte) {
 	t.Helper()
 	c = prepareCluster(t, 3, slowly+"cluster_isolated_filesystem: True\n")
-	content = make([]byte, 5_000_000)
+	content = make([]byte, 10_000_000)
 	rand.Read(content)
 	for _, m := range c.Masters {
 		if err := os.WriteFile(filepath.Join(m.Dir, "srv", "large"), content, 0o644); err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -391,7 +392,7 @@ func (u *used) kept() {
 		err := filepath.WalkDir(m.Dir, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
-				return err
+				return stays(err)
 			case path == embedded(m):
 				return fs.SkipDir
 			case !d.Type().IsRegular() || path == m.Log || path == m.Output:
@@ -401,7 +402,7 @@ func (u *used) kept() {
 			for _, name := range u.secret.found(string(b)) {
 				kept[name] = true
 			}
-			return err
+			return stays(err)
 		})
 		if err != nil {
 			u.t.Error(err)
@@ -419,6 +420,14 @@ func (u *used) kept() {
 			u.t.Errorf("no disk has the %s, so the search for it was in vain", name)
 		}
 	}
+}
+
+// stays forgives what a running master removed between the listing of a folder and the look at it.
+func stays(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // embedded is the folder of Python, as it is in the program.
@@ -442,7 +451,7 @@ func ownFilesAlone(t *testing.T, m *e2e.Master) {
 	err := filepath.WalkDir(m.Dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return err
+			return stays(err)
 		case others[path] && d.IsDir():
 			return fs.SkipDir
 		case others[path] || !d.Type().IsRegular():
@@ -450,7 +459,7 @@ func ownFilesAlone(t *testing.T, m *e2e.Master) {
 		}
 		st, err := d.Info()
 		if err != nil {
-			return nil // compacted meanwhile
+			return stays(err)
 		}
 		n++
 		if st.Mode().Perm()&0o077 != 0 {
