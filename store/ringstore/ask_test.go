@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -629,5 +630,65 @@ func TestAskAfterRecordsWereDropped(t *testing.T) {
 	})
 	if got, _, err := asks(ctx, s, "grains os=Debian"); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%d minions, want %d, %v", len(got), len(want), err)
+	}
+}
+
+// A master whose own records must not answer asks the others, which have them all.
+func TestAskByAMasterThatLacksRecords(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		begin func(b *Store) error
+	}{
+		{"refilling", func(b *Store) error { return b.swap(t.Context(), toldDamage, "a test") }},
+		{"away for long", func(b *Store) error { b.stale.Store(true); return nil }},
+		{"replaced during the question", func(b *Store) error {
+			var asked atomic.Bool
+			b.query.Withheld = func() error {
+				if asked.Swap(true) {
+					return errRefilling
+				}
+				return nil
+			}
+			return nil
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t)
+			k.setRing("a", "b", "c")
+			k.start("a")
+			k.start("c")
+			var judged atomic.Bool
+			judged.Store(true)
+			k.opts.ClockJudged = judged.Load
+			b := k.start("b").store
+			k.settled()
+			ctx := t.Context()
+			const records = 50
+			for n := range records {
+				if err := put(ctx, k.store("a"), fmt.Sprintf("p%d", n), "os=Debian"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k.settled()
+			judged.Store(false) // so that b fetches nothing, and asks nobody about its absence
+			if err := tt.begin(b); err != nil {
+				t.Fatal(err)
+			}
+			for _, question := range []string{"grains os=Debian", "grains ~Debian"} {
+				got, cover, err := asks(ctx, b, question)
+				if err != nil || !cover.Complete() || len(got) != records {
+					t.Errorf("%q: %d of %d, %v, %v", question, len(got), records, cover, err)
+				}
+			}
+			if got, cover, err := asks(ctx, b, "grains os=Debian", "p7"); err != nil ||
+				!cover.Complete() || got["p7"] != 1 {
+				t.Errorf("about p7: %v, %v, %v", got, cover, err)
+			}
+			if b.query.Withheld() == nil {
+				t.Error("b was well again before it was asked")
+			}
+		})
 	}
 }

@@ -216,6 +216,9 @@ func TestRefillingStoreIsNoWitness(t *testing.T) {
 		}
 		return nil
 	})
+	if got, cover, err := asks(ctx, b.store, "n ~v"); err != nil || cover.Incomplete != cover.Partitions {
+		t.Errorf("a question by b while it is filled: %d answers, %v, %v", len(got), cover, err)
+	}
 	lost := 0
 	for n := range records {
 		if !b.holds(key(n)) && !c.holds(key(n)) && a.holds(key(n)) {

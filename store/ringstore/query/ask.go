@@ -140,7 +140,12 @@ func (q *inquiry) partitions() []int {
 }
 
 // reachable reports whether the question can ask a node.
-func (q *inquiry) reachable(node string) bool { return !q.failed[node] && q.s.Members.Alive(node) }
+func (q *inquiry) reachable(node string) bool {
+	if node == q.s.Members.Self() && q.s.Withheld() != nil {
+		return false
+	}
+	return !q.failed[node] && q.s.Members.Alive(node)
+}
 
 // agree lets the first live owner of each partition judge it, while all live members send their
 // digests. It returns the partitions for which that is not enough.
@@ -303,6 +308,13 @@ type version struct {
 	hits  []byte
 }
 
+// ends reports whether this master's own error ends the question, because the other masters could
+// not answer it either. Else they do, as for any other master.
+func ends(err error) bool {
+	return errors.Is(err, ErrTooCostly) || errors.Is(err, disk.ErrTooLarge) ||
+		errors.Is(err, disk.ErrClosed)
+}
+
 // ask sends the question to the nodes at the same time. Nodes that don't answer count as failed. It
 // returns an error if the ring was given up meanwhile, if a node is too old for questions, or if
 // ctx ends.
@@ -335,7 +347,7 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case r.node == q.s.Members.Self() && r.err != nil:
+		case r.node == q.s.Members.Self() && ends(r.err):
 			return nil, r.err
 		case status.Code(r.err) == codes.Unimplemented:
 			return nil, errOldPeer
