@@ -18,7 +18,7 @@ import (
 // tells it so. Therefore a master that removes tombstones notes on disk, in the same batch, which
 // masters have been away for so long. Such a master begins anew and is filled, as after damage. A
 // master that was away for so long answers nothing from its own records until it knows that no
-// other master noted it.
+// other master noted it; nor does one whose clock was not compared, for that may have stood still.
 //
 // A master that was put back to an old disk was away as far as that disk knows, and for nobody
 // else. So each disk also knows when the latest deletion was made whose tombstone was removed
@@ -59,8 +59,8 @@ func (s *Store) suspect() {
 	at := s.contact.Load()
 	since := time.Unix(at, 0)
 	away := s.opts.Now().Sub(since)
-	if at == 0 || len(s.others()) == 0 ||
-		away < s.opts.TombstoneFor && away >= -min(contactAhead, s.opts.TombstoneFor/10) {
+	if at == 0 || away < s.opts.TombstoneFor && away >= -min(contactAhead, s.opts.TombstoneFor/10) ||
+		len(s.others()) == 0 {
 		return
 	}
 	if !s.stale.Swap(true) {
@@ -68,6 +68,19 @@ func (s *Store) suspect() {
 			"wrong clock; it answers from the others' records until it has asked them",
 			"since", since.UTC())
 	}
+}
+
+// doubted returns why the records here may have been deleted elsewhere, so that no answer may use
+// them and nothing must depend on them; nil if they count. While the clock was not compared it may
+// have stood still all the time that this master was away.
+func (s *Store) doubted() error {
+	if s.contact.Load() != 0 && !s.opts.ClockJudged() && len(s.others()) > 0 {
+		return errClock
+	}
+	if s.suspect(); s.stale.Load() {
+		return errAway
+	}
+	return nil
 }
 
 // errCalm ends a removal of tombstones, which is tried again.
@@ -122,9 +135,10 @@ func (s *Store) lackers() []string {
 // keepContact asks the others if this master may have been away for too long, and notes the time of
 // contact.
 func (s *Store) keepContact(ctx context.Context, others []string) error {
-	if s.suspect(); !s.opts.ClockJudged() {
+	if !s.opts.ClockJudged() {
 		return nil
 	}
+	s.suspect()
 	asked := 0
 	for _, node := range others {
 		if !s.peers.Alive(node) {

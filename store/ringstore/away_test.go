@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,6 +108,102 @@ func comesBackLate(t *testing.T, known bool) {
 			t.Errorf("p%d is back on its disk", n)
 		}
 	}
+}
+
+// A clock that stood still while the master was away hides that until it is compared.
+func TestDeletedStaysDeletedWhenTheClockStoodStill(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+	k.opts.TombstoneFor = 72 * time.Hour
+	k.setRing("a", "b", "c")
+	k.start("a")
+	k.start("b")
+	var judged atomic.Bool
+	judged.Store(true)
+	stood := &shiftClock{}
+	k.opts.ClockJudged = judged.Load
+	k.opts.Now = func() time.Time {
+		if judged.Load() {
+			return k.now.Now()
+		}
+		return stood.Now()
+	}
+	c := k.start("c")
+	k.settled()
+	ctx := t.Context()
+	const records, deleted = 60, 30
+	key := func(n int) Key {
+		return Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n), Name: "n"}
+	}
+	for n := range records {
+		if err := k.store("a").Put(ctx, key(n), []byte("v"), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.settled()
+	k.contactNoted()
+	stood.add(2 * contactEvery)
+	c.kill()
+	for n := range deleted {
+		if err := k.store("a").Delete(ctx, key(n).Space, key(n).Place, key(n).Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.notices("a", "c")
+	k.notices("b", "c")
+	k.setMembers([]string{"c"}, "a", "b") // as after ring_dead_after
+	k.now.add(80 * time.Hour)
+	eventually(t, "the tombstones are gone", func() error {
+		for _, name := range []string{"a", "b"} {
+			if s := k.store(name); s.holdsAny(key, deleted) || len(s.lackers()) == 0 {
+				return fmt.Errorf("%s has some, or notes nobody", name)
+			}
+		}
+		return nil
+	})
+	judged.Store(false)
+	k.start("c")
+	if c.store.stale.Load() {
+		t.Fatal("c suspects itself by its clock")
+	}
+	for _, name := range []string{"a", "b"} {
+		s := k.store(name)
+		if err := s.compareWith(ctx, s.view.Load(), "c"); status.Code(err) != codes.Unavailable {
+			t.Errorf("%s compares with it: %v", name, err)
+		}
+	}
+	look := func() {
+		t.Helper()
+		for n := range records {
+			for _, name := range []string{"a", "b", "c"} {
+				if _, found, err := k.store(name).Get(ctx, key(n)); err != nil ||
+					found != (n >= deleted) {
+					t.Fatalf("p%d by %s: %v, %v", n, name, found, err)
+				}
+			}
+		}
+	}
+	look()
+	judged.Store(true)
+	look()
+	k.setMembers(nil, "a", "b", "c")
+	k.settled()
+	look()
+	for _, name := range []string{"a", "b", "c"} {
+		if s := k.store(name); s.holdsAny(key, deleted) {
+			t.Errorf("%s has what was deleted", name)
+		}
+	}
+}
+
+// holdsAny reports whether one of the first n keys is on the disk.
+func (s *Store) holdsAny(key func(int) Key, n int) bool {
+	for i := range n {
+		if _, found, err := s.disk.Get(key(i), s.partitionOf(key(i))); err != nil || found {
+			return true
+		}
+	}
+	return false
 }
 
 // A master that missed a deletion while it was in contact, and is in contact or away for a moment

@@ -53,7 +53,7 @@ func (s *Store) handOver(ctx context.Context, node string) error {
 	if !s.opts.ClockJudged() {
 		return nil // hints could be struck that only seem to have expired
 	}
-	if s.stale.Load() {
+	if s.doubted() != nil {
 		return nil // the held records may have been deleted since
 	}
 	v, err := s.current(ctx)

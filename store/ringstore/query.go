@@ -52,7 +52,7 @@ func (s *Store) newQueries() *query.Queries {
 
 // withheld returns why this master must not answer from its own disk alone, or nil.
 func (s *Store) withheld() error {
-	if s.disk.Refilling() || s.stale.Load() {
+	if s.disk.Refilling() || s.doubted() != nil {
 		return errRefilling
 	}
 	return nil

@@ -28,8 +28,8 @@ func (p *placeSum) add(records []Record) error {
 
 // localGet returns this disk's copies of k: the record, and a copy held for an absent owner.
 func (s *Store) localGet(k Key, partition int) ([]Record, error) {
-	if s.stale.Load() {
-		return nil, errAway
+	if err := s.doubted(); err != nil {
+		return nil, err
 	}
 	return s.disk.Copies(k, partition)
 }
@@ -37,8 +37,8 @@ func (s *Store) localGet(k Key, partition int) ([]Record, error) {
 // localList calls fn with pages of this disk's records of a place whose names begin with k.Name,
 // including tombstones and copies held for others, in no particular order.
 func (s *Store) localList(k Key, partition int, keysOnly bool, fn func([]Record) error) error {
-	if s.stale.Load() {
-		return errAway
+	if err := s.doubted(); err != nil {
+		return err
 	}
 	return s.disk.List(k, partition, keysOnly, fn)
 }
@@ -177,7 +177,7 @@ func (s *Store) askAll(ctx context.Context, nodes []string,
 	var out []answer
 	for i := range results {
 		if err := results[i].err; err != nil {
-			if *firstErr == nil {
+			if *firstErr == nil || rings.IsLeft(err) { // the caller takes over the ring
 				*firstErr = err
 			}
 			continue

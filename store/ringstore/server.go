@@ -37,8 +37,9 @@ func (v *server) refuse(code codes.Code, reason string, err error) error {
 }
 
 func (v *server) Write(ctx context.Context, req *ringpb.WriteRequest) (*ringpb.WriteReply, error) {
-	if v.s.stale.Load() { // senders forget what they hand over, and this store may be dropped
-		return nil, v.refuse(codes.Unavailable, "away", errAway)
+	// Senders forget what they hand over, and this store may be dropped.
+	if err := v.s.doubted(); err != nil {
+		return nil, v.refuse(codes.Unavailable, "away", err)
 	}
 	v.s.clock.Observe(req.Clock)
 	reply := &ringpb.WriteReply{Groups: make([]*ringpb.GroupReply, len(req.Groups))}
@@ -307,8 +308,8 @@ func (v *server) List(req *ringpb.ListRequest,
 
 func (v *server) Scan(req *ringpb.ScanRequest,
 	stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
-	if v.s.disk.Refilling() || v.s.stale.Load() {
-		return v.refuse(codes.Unavailable, "refilling", errRefilling)
+	if err := v.s.withheld(); err != nil {
+		return v.refuse(codes.Unavailable, "refilling", err)
 	}
 	if len(req.Partitions) > disk.MaxPartitions || len(req.Cells) > disk.MaxPartitions {
 		return v.refuse(codes.InvalidArgument, "too_large", ErrTooLarge)
@@ -365,9 +366,8 @@ func partitionSet(list []uint32) map[int]bool {
 
 func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb.DigestReply,
 	error) {
-	v.s.suspect()
-	if v.s.disk.Refilling() || v.s.stale.Load() {
-		return nil, v.refuse(codes.Unavailable, "refilling", errRefilling)
+	if err := v.s.withheld(); err != nil {
+		return nil, v.refuse(codes.Unavailable, "refilling", err)
 	}
 	v.s.clock.Observe(req.Clock)
 	select {

@@ -69,7 +69,8 @@ type Options struct {
 	MemTableBytes int   // one of at most three; default 4 MiB
 	Now           func() time.Time
 	// reports whether Now was compared with the other masters' clocks; until then nothing is
-	// dropped for its age, and nothing fetched; default: always true
+	// dropped for its age, nothing fetched, and nothing answered from this disk; default: always
+	// true
 	ClockJudged func() bool
 	Tick        time.Duration // interval of the loops in Run; default 200 ms
 	WriteRPCs   int           // running writes to one other master; default 2

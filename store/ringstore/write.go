@@ -617,11 +617,13 @@ func (w *replication) judge(err error) {
 		w.end(nil)
 		w.payLater()
 	case len(w.out)+len(w.again) > 0 || w.welcome():
-	case len(w.copies) > 0 && w.s.stale.Load():
+	case len(w.copies) > 0:
 		// These records are dropped if other masters removed tombstones while this master was away,
 		// and no master that could tell has answered yet.
-		w.end(errors.Join(errAway, err))
-	case len(w.copies) > 0:
+		if doubt := w.s.doubted(); doubt != nil {
+			w.end(errors.Join(doubt, err))
+			return
+		}
 		w.s.met.under.Inc()
 		w.end(nil)
 		w.payLater()
