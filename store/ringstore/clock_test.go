@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"clustermaster/store/ringstore/disk"
 )
 
@@ -48,6 +50,63 @@ func TestWritesFollowThoseOfAFastClock(t *testing.T) {
 		if _, found, err := k.store("m3/c").Get(ctx, key); found || err != nil {
 			t.Errorf("%v ahead: deleted, and found: %t, %v", ahead, found, err)
 		}
+	}
+}
+
+// Writes at the same moment that must beat a version of a clock that was far ahead have versions of
+// their own: of two records with one version each owner would keep the one that came first.
+func TestWritesThatAreRaisedDiffer(t *testing.T) {
+	t.Parallel()
+	clock := &shiftClock{}
+	s, err := Open(t.TempDir(), newAlone(), Options{Now: clock.Now}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	ctx := t.Context()
+	key := Key{Space: SpaceMinions, Place: "web1", Name: "grains"}
+	clock.add(time.Hour)
+	if err := s.Put(ctx, key, []byte("tomorrow"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	clock.add(-time.Hour)
+	const writers = 16
+	var versions [writers]Version
+	var g errgroup.Group
+	for i := range writers {
+		g.Go(func() error {
+			for {
+				results, err := s.Write(ctx, key.Place, Put{Space: key.Space, Name: key.Name,
+					Value: fmt.Append(nil, i)})
+				if errors.Is(err, ErrContended) {
+					continue
+				}
+				if err == nil {
+					versions[i] = results[0].Version
+				}
+				return err
+			}
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	got, found, err := s.Get(ctx, key)
+	if err != nil || !found {
+		t.Fatal(found, err)
+	}
+	by := map[Version]int{}
+	for i, v := range versions {
+		if other, twice := by[v]; twice {
+			t.Errorf("writers %d and %d have the version %v", other, i, v)
+		}
+		by[v] = i
+	}
+	if writer, known := by[got.Version]; !known || string(got.Value) != fmt.Sprint(writer) {
+		t.Errorf("the record is %q in version %v", got.Value, got.Version)
+	}
+	if ahead := got.Version.Time().Sub(clock.Now()); ahead > time.Hour+time.Second {
+		t.Errorf("the version is %v ahead", ahead)
 	}
 }
 

@@ -133,7 +133,7 @@ func (s *Store) stamp(place string, partition int, puts []Put, which []int, floo
 	for i, at := range which {
 		p := &puts[at]
 		r := Record{Key: Key{Space: p.Space, Place: place, Name: p.Name}, Value: p.Value,
-			Version: Version{Clock: max(s.clock.Next(), floor), Node: s.node}, Partition: partition}
+			Version: Version{Clock: s.clock.NextAbove(floor), Node: s.node}, Partition: partition}
 		r.Expires = wholeSeconds(p.Expires)
 		if p.First {
 			r.Flags |= disk.FlagFirst

@@ -20,8 +20,9 @@ const maxDrift = 5 * time.Minute
 type Clock struct {
 	now func() time.Time
 
-	mu   sync.Mutex // guards last
-	last uint64
+	mu     sync.Mutex // guards all below
+	last   uint64
+	raised uint16 // number of readings that NextAbove raised
 }
 
 // NewClock returns a clock that is based on a wall clock.
@@ -39,6 +40,20 @@ func (c *Clock) Next() uint64 {
 	c.follow(now)
 	c.last = max(c.last+1, reading(now))
 	return c.last
+}
+
+// NextAbove is Next, or if that is below floor a reading at most 16 microseconds above floor. The
+// clock itself does not follow floor, which may come from a clock that is far ahead. No two of
+// 65,536 raised readings in a row are the same: each ends in another number.
+func (c *Clock) NextAbove(floor uint64) uint64 {
+	next := c.Next()
+	if next >= floor {
+		return next
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.raised++
+	return floor + uint64(c.raised-uint16(floor))
 }
 
 // follow forgets readings that are too far ahead of the wall clock. The caller holds mu.
