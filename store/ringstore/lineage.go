@@ -214,6 +214,7 @@ func (s *Store) takeOver(ctx context.Context, reply *ringpb.StatusReply) error {
 	if err := s.setView(ctx, next); err != nil {
 		return err
 	}
+	s.syncing.reset() // what was filled from the former base does not count
 	s.log.Info("ring taken over: the others went on without this master", "epoch",
 		next.Latest().Epoch(), "base", next.Base.Epoch())
 	s.wake()

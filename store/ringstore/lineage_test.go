@@ -88,6 +88,70 @@ func TestDeadMasterKeepsNoRing(t *testing.T) {
 	}
 }
 
+// A master that fills a new ring from one that the others have given up is not done with that: what
+// was written meanwhile lies with the owners in the ring that it takes over.
+func TestFillingByAGivenUpRingDoesNotCount(t *testing.T) {
+	t.Parallel()
+	all := []string{"a", "b", "c", "m"}
+	k := newKit(t, all...)
+	k.settled()
+	ctx := t.Context()
+	k.dies("m", "a", "b", "c")
+	know := func(settled bool) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the others know ring %d", k.epoch), func() error {
+			for _, name := range []string{"a", "b", "c"} {
+				if s := k.store(name); s.Info().Epoch != k.epoch || s.Settled() != settled {
+					return fmt.Errorf("%s: ring %d, settled %v", name, s.Info().Epoch, s.Settled())
+				}
+			}
+			return nil
+		})
+	}
+	know(true)
+	var keys []Key
+	for n := range 60 {
+		key := Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n), Name: "n"}
+		if err := k.store("a").Put(ctx, key, []byte("v"), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if keys = append(keys, key); !k.node("a").holds(key) {
+			t.Fatalf("%v is not on a", key)
+		}
+	}
+	k.setMembers(nil, all...)
+	know(false)
+	m := k.node("m")
+	clear(m.conns)                             // closed
+	s, err := Open(m.dir, m, k.opts, nil, nil) // its loops don't run
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Close()
+		for _, c := range m.conns {
+			c.Close()
+		}
+	})
+	m.store = s
+	s.ringStep(ctx, false, false)
+	if v := s.view.Load(); v.Latest().Epoch() != k.epoch || v.Base.Epoch() != k.epoch-1 {
+		t.Fatalf("its base is %d of %d", v.Base.Epoch(), v.Latest().Epoch())
+	}
+	if done := s.syncing.done(); done >= k.epoch {
+		t.Errorf("ring %d counts as filled before the base was taken over", done)
+	}
+	s.ringStep(ctx, false, false)
+	if done := s.syncing.done(); done != k.epoch {
+		t.Errorf("then ring %d is filled", done)
+	}
+	for _, key := range keys {
+		if k.ring.Owns("m", s.partitionOf(key)) && !m.holds(key) {
+			t.Errorf("%s is not there", key.Place)
+		}
+	}
+}
+
 // However many rings a store has seen, it opens.
 func TestManyRingsOpen(t *testing.T) {
 	t.Parallel()

@@ -237,7 +237,7 @@ func (s *Store) fill(ctx context.Context, v *rings.View) error {
 		for _, p := range part {
 			if s.enoughHeard(v, p, heard) {
 				s.syncing.mu.Lock()
-				s.syncing.pending--
+				s.syncing.pending = max(s.syncing.pending-1, 0) // reset meanwhile
 				s.syncing.mu.Unlock()
 			} else {
 				left++
@@ -252,8 +252,11 @@ func (s *Store) fill(ctx context.Context, v *rings.View) error {
 			errors.Join(append(errs, errors.New("too few of their owners answered"))...))
 	}
 	s.syncing.mu.Lock()
+	defer s.syncing.mu.Unlock()
+	if now := s.view.Load(); now == nil || now.Base != v.Base {
+		return fmt.Errorf("fill from ring %d: %w", v.Base.Epoch(), rings.ErrLeft)
+	}
 	s.syncing.completed = max(s.syncing.completed, next.Epoch())
-	s.syncing.mu.Unlock()
 	return nil
 }
 
