@@ -50,6 +50,8 @@ type records interface {
 	Write(ctx context.Context, place string, puts ...ringstore.Put) ([]ringstore.Result, error)
 	// Delete removes records of a place by their names.
 	Delete(ctx context.Context, space ringstore.Space, place string, names ...string) error
+	// DeleteStored removes a record, and costs nothing if all masters agree that there is none.
+	DeleteStored(ctx context.Context, k ringstore.Key) error
 	// Get returns one record; found is false if there is none.
 	Get(ctx context.Context, k ringstore.Key) (rec ringstore.Record, found bool, err error)
 	// Names returns the names of such records, sorted.
@@ -360,7 +362,8 @@ func (d *Data) DeleteMine(ctx context.Context, id, fun string) error {
 	if id == "" {
 		return ErrNoID
 	}
-	if err := d.store.Delete(ctx, ringstore.SpaceMinions, id, minePrefix+fun); err != nil {
+	if err := d.store.DeleteStored(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id,
+		Name: minePrefix + fun}); err != nil {
 		return fmt.Errorf("delete %q of the mine of %q: %w", fun, id, err)
 	}
 	return nil

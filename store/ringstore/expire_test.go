@@ -1,7 +1,9 @@
 package ringstore
 
 import (
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -22,6 +24,66 @@ func stored(t *testing.T, s *Store, kind byte) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// Deletions of unknown records, of which anyone can ask for any number, cost no space. While a
+// master is away it may have the record, and the deletion stays until it is back.
+func TestDeletionOfTheUnknownLeavesNothing(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	k := newKit(t)
+	k.opts.Room = func() error {
+		if full.Load() {
+			return errors.New("the disk is almost full")
+		}
+		return nil
+	}
+	k.begin("m1/a", "m2/b", "m3/c")
+	k.settled()
+	ctx, s := t.Context(), k.store("m1/a")
+	key := func(n int) Key {
+		return Key{Space: SpaceMinions, Place: "web1", Name: fmt.Sprint("mine/f", n)}
+	}
+	eventually(t, "all masters are in contact", func() error {
+		if _, calm := s.mayForget(); !calm {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for n := range 1000 {
+		if err := s.DeleteStored(ctx, key(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range k.all() {
+		if got := stored(t, n.store, kindTomb); got != 0 {
+			t.Errorf("%s has %d tombstones", n.name, got)
+		}
+	}
+	if err := s.Put(ctx, key(7), []byte("v"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	k.isolate("m3/c", true)
+	for n := range 10 {
+		if err := s.DeleteStored(ctx, key(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := stored(t, s, kindTomb); got != 10 {
+		t.Errorf("%d of 10 tombstones while a master is away", got)
+	}
+	full.Store(true)
+	if err := s.DeleteStored(ctx, key(11)); err == nil || stored(t, s, kindTomb) != 10 {
+		t.Errorf("then, while the disk is almost full: %d tombstones, %v", stored(t, s, kindTomb), err)
+	}
+	full.Store(false)
+	k.isolate("m3/c", false)
+	k.settled()
+	for _, n := range k.all() {
+		if _, found, err := n.store.Get(ctx, key(7)); err != nil || found {
+			t.Errorf("%s finds what was deleted: %v, %v", n.name, found, err)
+		}
+	}
 }
 
 func TestExpiryDropsWholeBuckets(t *testing.T) {

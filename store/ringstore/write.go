@@ -691,6 +691,34 @@ func (s *Store) PutFirst(ctx context.Context, k Key, value []byte, expires time.
 	return res[0].Stored, nil
 }
 
+// DeleteStored is Delete of a record that may be unknown, at anyone's wish. It writes no tombstone
+// if a quorum has no such record and no other copy can appear: all masters are in contact, and none
+// is owed a copy. If that is unknown, it needs room on the disks as any record does.
+func (s *Store) DeleteStored(ctx context.Context, k Key) error {
+	if _, found, err := s.Get(ctx, k); err == nil && !found {
+		if gone, calm := s.mayForget(); calm && len(gone) == 0 {
+			return nil
+		}
+		if err := s.roomOnAll(); err != nil {
+			return fmt.Errorf("delete %q: %w", k.Place, err)
+		}
+	}
+	return s.Delete(ctx, k.Space, k.Place, k.Name)
+}
+
+// roomOnAll returns why this disk, or that of another live master, takes no more records, or nil.
+func (s *Store) roomOnAll() error {
+	if err := s.opts.Room(); err != nil {
+		return err
+	}
+	for _, node := range s.others() {
+		if status, alive, _ := s.heard.statusOf(node); alive && status.GetRefuses() != "" {
+			return fmt.Errorf("%s: %s", node, status.Refuses)
+		}
+	}
+	return nil
+}
+
 // Delete removes records of a place. Their tombstones stay for Options.TombstoneFor.
 func (s *Store) Delete(ctx context.Context, space Space, place string, names ...string) error {
 	for chunk := range slices.Chunk(names, disk.MaxGroup) {
