@@ -24,8 +24,9 @@ type Orders func(ctx context.Context, q pythonhost.Question) (v any, known bool,
 func NewHost(native *modules.Modules, o pythonhost.Options, opts value.Map, orders Orders,
 	log *slog.Logger, reg prometheus.Registerer) *pythonhost.Host {
 	o.Natives = map[string][]string{"module": slices.DeleteFunc(slices.Clone(Answered),
-		func(fun string) bool { return !native.Has(fun) })}
+		func(fun string) bool { return !slices.Contains(native.Names(), fun) })}
 	o.Answer = func(ctx context.Context, q pythonhost.Question) (any, error) {
+		ctx = ahead(ctx)
 		if q.What != "module" {
 			v, known, err := orders(ctx, q)
 			if !known && err == nil {

@@ -77,6 +77,7 @@ var (
 	_ pillar.Functions    = (*Functions)(nil)
 	_ pillar.Binder       = (*Functions)(nil)
 	_ pillar.FunctionsFor = (*bound)(nil)
+	_ pillar.Holder       = (*bound)(nil)
 	_ pillar.ExtPillars   = (*bound)(nil)
 	_ pillar.Renderers    = (*bound)(nil)
 	_ render.Explainer    = (*Functions)(nil)
@@ -94,10 +95,10 @@ func (f *Functions) WhyMissing() string {
 }
 
 // Has implements pillar.Functions, for callers without a minion.
-func (f *Functions) Has(name string) bool {
+func (f *Functions) Has(ctx context.Context, name string) bool {
 	b := &bound{f: f}
 	defer b.close()
-	return b.HasFor(modules.Minion{}, name)
+	return b.HasFor(ctx, modules.Minion{}, name)
 }
 
 // Call implements pillar.Functions, for a single call.
@@ -128,8 +129,8 @@ func (f *Functions) Bind() (pillar.Functions, func()) {
 }
 
 // native reports whether package modules has a function and no site module replaces it.
-func (f *Functions) native(fun string) bool {
-	return f.d.Native.Has(fun) && !f.Overrides(fun)
+func (f *Functions) native(ctx context.Context, fun string) bool {
+	return f.d.Native.Has(ctx, fun) && !f.Overrides(fun)
 }
 
 // Overrides reports whether a module of the site replaces a native one.
@@ -157,57 +158,76 @@ func sameMap(a, b value.Map) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// of returns the session for a minion. A new pillar needs a new session, because loaded modules
-// keep the old one.
+// of returns the session for a minion. Another pillar binds it anew, because loaded modules keep
+// the old one.
 func (b *bound) of(m modules.Minion, anyPillar bool) *pythonhost.Session {
-	if b.session != nil && (b.minion.ID != m.ID || !anyPillar &&
-		!sameMap(b.minion.Pillar, m.Pillar)) {
-		b.close()
+	if b.session != nil && b.minion.ID == m.ID && (anyPillar ||
+		sameMap(b.minion.Pillar, m.Pillar)) {
+		return b.session
+	}
+	roots, _ := m.Opts.Get("pillar_roots")
+	pillarRoots, _ := roots.(value.Map)
+	b.minion = m
+	as := pythonhost.Minion{
+		ID: m.ID, Grains: m.Grains, Pillar: m.Pillar, Saltenv: m.Opts.String("saltenv"),
+		Pillarenv: m.Pillarenv, PillarRoots: pillarRoots, States: m.States,
 	}
 	if b.session == nil {
-		roots, _ := m.Opts.Get("pillar_roots")
-		pillarRoots, _ := roots.(value.Map)
-		saltenv := m.Opts.String("saltenv")
-		b.minion = m
-		b.session = b.f.d.Host.Session(pythonhost.Minion{
-			ID: m.ID, Grains: m.Grains, Pillar: m.Pillar, Saltenv: saltenv, Pillarenv: m.Pillarenv,
-			PillarRoots: pillarRoots, States: m.States,
-		})
+		b.session = b.f.d.Host.Session(as)
+	} else {
+		b.session.Rebind(as)
 	}
 	return b.session
+}
+
+// Ahead implements pillar.Holder.
+func (b *bound) Ahead(ctx context.Context) context.Context {
+	if b.session != nil {
+		ctx = b.session.Context(ctx)
+	}
+	return ahead(ctx)
+}
+
+// ahead has nobody with a child wait for a render worker, because templates with a worker wait for
+// children.
+func ahead(ctx context.Context) context.Context {
+	if pythonhost.Counts(ctx) {
+		return render.Ahead(ctx)
+	}
+	return ctx
 }
 
 // hasTimeout bounds the check whether a function exists.
 const hasTimeout = time.Minute
 
 // Has implements pillar.Functions.
-func (b *bound) Has(name string) bool { return b.HasFor(b.minion, name) }
+func (b *bound) Has(ctx context.Context, name string) bool { return b.HasFor(ctx, b.minion, name) }
 
 // HasFor implements pillar.FunctionsFor.
-func (b *bound) HasFor(m modules.Minion, name string) bool {
+func (b *bound) HasFor(ctx context.Context, m modules.Minion, name string) bool {
 	d := &b.f.d
-	if b.f.native(name) {
+	if b.f.native(ctx, name) {
 		return true
 	}
 	if !strings.Contains(name, ".") || b.f.available() != nil {
-		return d.Native.Has(name)
+		return d.Native.Has(ctx, name)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), hasTimeout)
+	limited, cancel := context.WithTimeout(ctx, hasTimeout)
 	defer cancel()
-	found, err := b.of(m, false).Has(ctx, name)
-	if err != nil {
+	found, err := b.of(m, false).Has(limited, name)
+	if err != nil && ctx.Err() == nil {
 		d.Log.Error("Python host can't tell whether a function exists", "fun", name, "minion",
 			m.ID, "err", err)
 	}
-	return found || strings.HasSuffix(name, ".") && d.Native.Has(name)
+	return found || strings.HasSuffix(name, ".") && d.Native.Has(ctx, name)
 }
 
 // Call implements pillar.Functions.
 func (b *bound) Call(ctx context.Context, m modules.Minion, fun string, args []any,
 	kwargs value.Map) (any, error) {
 	d := &b.f.d
-	if b.f.native(fun) {
-		v, err := d.Native.Call(ctx, m, fun, args, kwargs)
+	if b.f.native(ctx, fun) {
+		v, err := d.Native.Call(b.Ahead(ctx), m, fun, args, kwargs)
 		if !errors.Is(err, modules.ErrOutside) || b.f.available() != nil {
 			return v, err
 		}

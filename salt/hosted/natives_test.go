@@ -130,7 +130,7 @@ func TestNoPythonNamesPackage(t *testing.T) {
 		"nosuch.function"} {
 		module, name, _ := strings.Cut(fun, ".")
 		dotted := "AliasedLoader object' has no attribute '" + module + "'"
-		if s.deps.Functions.Has(module + ".") {
+		if s.deps.Functions.Has(t.Context(), module+".") {
 			dotted = "LoadedMod object' has no attribute '" + name + "'"
 		}
 		for call, want := range map[string]string{

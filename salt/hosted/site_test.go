@@ -52,6 +52,7 @@ type site struct {
 	deps     pillar.Deps
 	compiler *pillar.Compiler
 	lines    *lines
+	orders   hosted.Orders // what Python code orders
 }
 
 // lines keeps what is logged.
@@ -109,7 +110,7 @@ func texts(m value.Map, name string) []string {
 // newSite joins the packages as the master does. Without an interpreter, exe is "".
 func newSite(t testing.TB, exe string, change func(*pythonhost.Options)) *site {
 	t.Helper()
-	s := &site{root: place(t), lines: &lines{}}
+	s := &site{root: place(t), lines: &lines{}, orders: noOrders}
 	text, err := os.ReadFile(filepath.Join(s.root, "master"))
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +130,11 @@ func newSite(t testing.TB, exe string, change func(*pythonhost.Options)) *site {
 		Mine: func(_ context.Context, _ string, tgt, fun any, _ string) (value.Map, error) {
 			return value.Map{{Key: "db1", Value: []any{tgt, fun}}}, nil
 		},
+		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string,
+			vars value.Map) (any, error) {
+			return s.compiler.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains}, nil, m.Pillar,
+				path, text, pipe, vars)
+		},
 	})
 	find := func() (string, error) {
 		if exe == "" {
@@ -140,7 +146,10 @@ func newSite(t testing.TB, exe string, change func(*pythonhost.Options)) *site {
 	if change != nil {
 		change(&o)
 	}
-	s.host = hosted.NewHost(native, o, nil, noOrders, log, nil)
+	s.host = hosted.NewHost(native, o, nil,
+		func(ctx context.Context, q pythonhost.Question) (any, bool, error) {
+			return s.orders(ctx, q)
+		}, log, nil)
 	t.Cleanup(func() { s.host.Close() })
 	functions := hosted.New(hosted.Deps{
 		Native: native, Host: s.host, Find: find, Log: log,

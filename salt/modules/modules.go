@@ -110,7 +110,7 @@ func (m *Modules) Names() []string { return m.names }
 
 // Has reports whether a function exists; a name that ends with a dot stands for any function of
 // that module.
-func (m *Modules) Has(name string) bool {
+func (m *Modules) Has(_ context.Context, name string) bool {
 	if strings.HasSuffix(name, ".") {
 		i, _ := slices.BinarySearch(m.names, name)
 		return i < len(m.names) && strings.HasPrefix(m.names[i], name)

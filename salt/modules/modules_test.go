@@ -53,7 +53,7 @@ func TestArguments(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"grains.get": true, "grains.": true, "grain.": false,
 		"grains.nosuch": false, "": false} {
-		if m.Has(name) != want {
+		if m.Has(t.Context(), name) != want {
 			t.Errorf("has %q: %v", name, !want)
 		}
 	}

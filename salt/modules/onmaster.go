@@ -12,7 +12,7 @@ import (
 // OnMaster runs functions as a master itself: Run without grains and pillar.
 type OnMaster struct {
 	Modules interface {
-		Has(name string) bool
+		Has(ctx context.Context, name string) bool
 		Call(ctx context.Context, who Minion, fun string, args []any, kwargs value.Map) (any, error)
 	}
 	ID   string    // of the master
@@ -26,7 +26,7 @@ type OnMaster struct {
 // Run calls a function; found is false for an unknown one.
 func (m OnMaster) Run(ctx context.Context, fun string, args []any, kwargs value.Map) (value any,
 	found bool, err error) {
-	if !m.Modules.Has(fun) || strings.HasSuffix(fun, ".") {
+	if !m.Modules.Has(ctx, fun) || strings.HasSuffix(fun, ".") {
 		return nil, false, nil
 	}
 	value, err = m.Modules.Call(ctx, m.minion(), fun, args, kwargs)

@@ -28,7 +28,7 @@ func inMemory(fire func(tag string, data value.Map)) *orchestrate.Orchestrator {
 
 type noModules struct{}
 
-func (noModules) Has(string) bool { return false }
+func (noModules) Has(context.Context, string) bool { return false }
 
 func (noModules) Call(context.Context, modules.Minion, string, []any, value.Map) (any, error) {
 	return nil, errors.New("there are no modules")

@@ -70,7 +70,7 @@ func (x *run) fill(ctx context.Context, who modules.Minion, slot string) (any, e
 	if err != nil {
 		return nil, err
 	}
-	if !ok || !x.o.deps.Modules.Has(fun) {
+	if !ok || !x.o.deps.Modules.Has(ctx, fun) {
 		x.o.log.Warn("slot names no function of the execution modules; it stays as it is",
 			"slot", slot)
 		return slot, nil

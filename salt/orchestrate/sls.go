@@ -34,7 +34,7 @@ type Renderer interface {
 type Modules interface {
 	// Has reports whether a function exists; a name that ends with a dot stands for any function of
 	// that module.
-	Has(name string) bool
+	Has(ctx context.Context, name string) bool
 	// Call runs a function. For an unknown function the error is modules.ErrUnknown.
 	Call(ctx context.Context, m modules.Minion, fun string, args []any,
 		kwargs value.Map) (any, error)
@@ -526,7 +526,9 @@ func (h host) Call(ctx context.Context, fun string, args []any, kwargs value.Map
 }
 
 // HasFunction implements render.FunctionLister.
-func (h host) HasFunction(name string) bool { return h.r.modules.Has(name) }
+func (h host) HasFunction(ctx context.Context, name string) bool {
+	return h.r.modules.Has(ctx, name)
+}
 
 // WhyMissing implements render.Explainer.
 func (h host) WhyMissing() string { return render.WhyMissing(h.r.modules) }

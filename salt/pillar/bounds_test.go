@@ -366,7 +366,7 @@ type slowCommands struct {
 	end     chan struct{}
 }
 
-func (s *slowCommands) Has(string) bool { return true }
+func (s *slowCommands) Has(context.Context, string) bool { return true }
 
 func (s *slowCommands) Call(context.Context, modules.Minion, string, []any, value.Map) (any, error) {
 	s.running.Add(1)

@@ -21,7 +21,7 @@ type Renderer interface {
 type Functions interface {
 	// Has reports whether a function exists; a name that ends with a dot stands for any function of
 	// that module.
-	Has(name string) bool
+	Has(ctx context.Context, name string) bool
 	// Call runs a function. For an unknown function the error is modules.ErrUnknown.
 	Call(ctx context.Context, m modules.Minion, fun string, args []any,
 		kwargs value.Map) (any, error)
@@ -37,7 +37,7 @@ type Binder interface {
 // FunctionsFor is implemented by Functions whose modules depend on the minion: a module may exist
 // for some minions only.
 type FunctionsFor interface {
-	HasFor(m modules.Minion, name string) bool
+	HasFor(ctx context.Context, m modules.Minion, name string) bool
 }
 
 // ExtPillars is implemented by Functions that have ext_pillars besides this package's.
@@ -55,6 +55,12 @@ type Renderers interface {
 	// RunStage passes keywords on to the renderer.
 	RunStage(ctx context.Context, m modules.Minion, name, args string, val any,
 		src render.Source, keywords value.Map) (any, error)
+}
+
+// Holder is implemented by Functions that hold what the templates of other pillars wait for.
+type Holder interface {
+	// Ahead returns a context for what must not wait for those templates; ctx, if nothing is held.
+	Ahead(ctx context.Context) context.Context
 }
 
 // bind makes the functions keep their state for this compilation; the returned function releases
@@ -82,7 +88,16 @@ func (p *compilation) render(ctx context.Context, f file, env, sls string, vars 
 		return nil, fmt.Errorf("more than %d files rendered for one pillar", maxRendered)
 	}
 	src := render.Source{Path: f.abs, SLS: sls, SaltEnv: env, Data: f.data}
-	return p.deps.Renderer.Render(ctx, src, p.opts.Renderer, p.context(vars), host{p: p, env: env})
+	return p.through(ctx, src, p.opts.Renderer, vars, host{p: p, env: env})
+}
+
+// through runs a pipeline.
+func (p *compilation) through(ctx context.Context, src render.Source, pipe string, vars value.Map,
+	h host) (any, error) {
+	if f, ok := p.functions.(Holder); ok {
+		ctx = f.Ahead(ctx)
+	}
+	return p.deps.Renderer.Render(ctx, src, pipe, p.context(vars), h)
 }
 
 // RenderText renders text for a minion. Imports come from roots, or from pillar_roots if roots is
@@ -93,7 +108,7 @@ func (c *Compiler) RenderText(ctx context.Context, r Request, roots Files, pilla
 	defer p.bind()()
 	p.pillar = pillar
 	src := render.Source{Path: path, SaltEnv: "base", Data: []byte(text)}
-	return c.deps.Renderer.Render(ctx, src, pipe, p.context(vars), host{p, "base", roots})
+	return p.through(ctx, src, pipe, vars, host{p, "base", roots})
 }
 
 func (p *compilation) context(vars value.Map) render.Context {
@@ -130,11 +145,11 @@ func (h host) Call(ctx context.Context, fun string, args []any, kwargs value.Map
 }
 
 // HasFunction implements render.FunctionLister.
-func (h host) HasFunction(name string) bool {
+func (h host) HasFunction(ctx context.Context, name string) bool {
 	if f, ok := h.p.functions.(FunctionsFor); ok {
-		return f.HasFor(h.p.minion(h.env), name)
+		return f.HasFor(ctx, h.p.minion(h.env), name)
 	}
-	return h.p.functions != nil && h.p.functions.Has(name)
+	return h.p.functions != nil && h.p.functions.Has(ctx, name)
 }
 
 // WhyMissing implements render.Explainer.

@@ -34,7 +34,6 @@ type child struct {
 	pid    int
 	conn   *net.UnixConn
 	read   *bufio.Reader
-	token  bool          // it holds a token of Host.free
 	served int           // sessions so far
 	since  time.Time     // spare since
 	worn   bool          // something is left in it that must not touch another minion's calls
@@ -288,6 +287,9 @@ func (c *conversation) answer(ctx context.Context, m value.Map) error {
 	}
 	if do := c.session.h.opts.Answer; do != nil {
 		c.setOpen(true)
+		if c.session.token {
+			ctx = context.WithValue(ctx, tokenKey{}, true)
+		}
 		v, err = do(context.WithValue(ctx, conversationKey{}, c), Question{
 			What: m.String("what"), Fun: m.String("fun"), Args: args, Kwargs: kwargs,
 			Minion: c.session.minion,

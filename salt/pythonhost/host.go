@@ -166,7 +166,9 @@ type Host struct {
 	opts Options
 	log  *slog.Logger
 	m    *metrics
-	free chan struct{} // one token per child that may run
+	// One token per session that may have a child. Whoever has one waits for no other, nor for
+	// anything that is held by those who wait for one; package render says for what.
+	free chan struct{}
 
 	guards guards
 
@@ -239,6 +241,7 @@ type Session struct {
 
 	mu     sync.Mutex // held during a call
 	child  *child
+	token  bool // it holds one of Host.free, from its first call until Close
 	used   bool
 	reload bool // before the next call
 }
@@ -317,6 +320,37 @@ func (s *Session) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop()
+	if s.token {
+		s.token = false
+		s.h.free <- struct{}{}
+	}
+}
+
+// Rebind has the session serve another minion, or the same one with another pillar.
+func (s *Session) Rebind(m Minion) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+	s.minion = m
+}
+
+type tokenKey struct{}
+
+// Counts reports whether ctx belongs to a session that counts towards Options.Children. Others may
+// wait for its end.
+func Counts(ctx context.Context) bool { return ctx.Value(tokenKey{}) != nil }
+
+// Context returns ctx for what is done between the session's calls: Counts if the session does.
+func (s *Session) Context(ctx context.Context) context.Context {
+	if Counts(ctx) {
+		return ctx
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.token {
+		return ctx
+	}
+	return context.WithValue(ctx, tokenKey{}, true)
 }
 
 // Reload has the next call load all modules again, with other grains and another pillar.
@@ -405,6 +439,9 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 	s.used = true
 	m := c.message()
 	if s.child == nil {
+		if err := s.takeToken(ctx); err != nil {
+			return nil, err
+		}
 		var err error
 		if s.child, err = s.h.take(ctx, s.job); err != nil {
 			return nil, err
@@ -474,18 +511,24 @@ func (c Call) message() value.Map {
 	return out
 }
 
-// take returns a child for a session. A call that a child waits for needs no token, because all
-// holders of tokens may be waiting for such calls. Nor does a job, because pillars must not wait
-// for it; a job's child has served no minion.
-func (h *Host) take(ctx context.Context, job bool) (*child, error) {
-	token := !job && conversationOf(ctx) == nil
-	if token {
-		select {
-		case <-h.free:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+// takeToken waits for a token, unless the session has one: if its child was lost, the next child
+// needs no other. A call for somebody with a child needs none, because all holders of tokens may
+// wait for such calls. Nor does a job, because pillars must not wait for it.
+func (s *Session) takeToken(ctx context.Context) error {
+	if s.token || s.job || conversationOf(ctx) != nil || Counts(ctx) {
+		return nil
 	}
+	select {
+	case <-s.h.free:
+		s.token = true
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// take returns a child for a session; a job's has served no minion.
+func (h *Host) take(ctx context.Context, job bool) (*child, error) {
 	var c *child
 	if !job {
 		c = h.again()
@@ -493,13 +536,9 @@ func (h *Host) take(ctx context.Context, job bool) (*child, error) {
 	if c == nil {
 		var err error
 		if c, err = h.fork(ctx); err != nil {
-			if token {
-				h.free <- struct{}{}
-			}
 			return nil, err
 		}
 	}
-	c.token = token
 	c.served++
 	return c, nil
 }
@@ -544,7 +583,6 @@ func (h *Host) fork(ctx context.Context) (*child, error) {
 
 // put ends a child whose session ends, or keeps it for another minion.
 func (h *Host) put(c *child, minions bool) {
-	token := c.token // another session may take the child once mu is free
 	h.mu.Lock()
 	delete(h.busy, c)
 	keep := minions && c.served < h.opts.Pillars && !h.closed && c.of == h.server && c.fit()
@@ -561,9 +599,6 @@ func (h *Host) put(c *child, minions bool) {
 	h.mu.Unlock()
 	if !keep {
 		h.end(c)
-	}
-	if token {
-		h.free <- struct{}{}
 	}
 }
 

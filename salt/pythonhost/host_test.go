@@ -468,6 +468,9 @@ func TestHostEnds(t *testing.T) {
 	if _, err := session.Call(t.Context(), Call{Kind: Module, Fun: "test.ping"}); err == nil {
 		t.Error("a call of a killed child worked")
 	}
+	if n := len(s.host.free); n != cap(s.host.free)-1 {
+		t.Errorf("%d children more may run while the session waits for its next one", n)
+	}
 	if v := call(t, session, "test.ping"); v != true {
 		t.Errorf("after the fork server's end: %v", v)
 	}

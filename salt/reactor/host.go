@@ -14,7 +14,7 @@ import (
 type Functions interface {
 	Call(ctx context.Context, m modules.Minion, fun string, args []any,
 		kwargs value.Map) (any, error)
-	Has(fun string) bool
+	Has(ctx context.Context, fun string) bool
 }
 
 // stages is implemented by Functions that have renderers besides those of package render.
@@ -50,7 +50,9 @@ func (h Host) Call(ctx context.Context, fun string, args []any, kwargs value.Map
 }
 
 // HasFunction implements render.FunctionLister.
-func (h Host) HasFunction(name string) bool { return h.Functions.Has(name) }
+func (h Host) HasFunction(ctx context.Context, name string) bool {
+	return h.Functions.Has(ctx, name)
+}
 
 // WhyMissing implements render.Explainer.
 func (h Host) WhyMissing() string { return render.WhyMissing(h.Functions) }

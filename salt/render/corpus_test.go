@@ -328,7 +328,7 @@ func (rootsHost) FileName(_, path string) string { return "/roots/" + path }
 var corpusFunctions = []string{"grains.get", "grains.filter_by", "pillar.get", "test.echo",
 	"test.ping", "cmd.run"}
 
-func (rootsHost) HasFunction(name string) bool {
+func (rootsHost) HasFunction(_ context.Context, name string) bool {
 	for _, f := range corpusFunctions {
 		if f == name || strings.HasSuffix(name, ".") && strings.HasPrefix(f, name) {
 			return true

@@ -372,3 +372,43 @@ func TestUnpackingFails(t *testing.T) {
 		t.Fatalf("again: %v", again)
 	}
 }
+
+// TestAhead: a render that is ahead gets a worker while another render has the only one. Close
+// waits for the end of both.
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	r := newRenderer(t, Options{Workers: 1})
+	begun, end := make(chan struct{}), make(chan struct{})
+	h := tree{calls: map[string]func(context.Context, []any, value.Map) (any, error){
+		"wait.here": func(ctx context.Context, _ []any, _ value.Map) (any, error) {
+			begun <- struct{}{}
+			select {
+			case <-end:
+			case <-ctx.Done():
+			}
+			return 1, nil
+		},
+	}}
+	src := source("t", "a: {{ salt['wait.here']() }}")
+	var group errgroup.Group
+	for _, ctx := range []context.Context{t.Context(), Ahead(t.Context())} {
+		group.Go(func() error {
+			_, err := r.Render(ctx, src, "jinja|yaml", Context{}, h)
+			return err
+		})
+		<-begun
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Render(ctx, src, "jinja|yaml", Context{}, h); !errors.Is(err, context.Canceled) {
+		t.Errorf("a third render: %v", err)
+	}
+	var closing errgroup.Group
+	closing.Go(r.Close)
+	<-r.pool.done
+	close(end)
+	if err := closing.Wait(); err != nil || len(r.pool.busy) > 0 {
+		t.Errorf("%d workers after Close: %v", len(r.pool.busy), err)
+	}
+	_ = group.Wait() // Close ended both
+}

@@ -12,7 +12,13 @@ import (
 // every file would start one.
 const unpackPause = 10 * time.Second
 
-// pool holds the workers: at most Options.Workers, started on demand.
+// pool holds the workers, started on demand: at most Options.Workers, and one more for each caller
+// ahead of the others.
+//
+// What a render holds and waits for must form no circle. A template that has a worker may wait for
+// a child of Python code (pythonhost), so whoever has such a child is ahead and never waits for a
+// worker, and for no second child. A render that a worker's template waits for runs in that worker.
+// Programs (gpg, the commands of ext_pillars) are waited for last: they wait for none of these.
 type pool struct {
 	opts Options
 	log  *slog.Logger
@@ -29,7 +35,14 @@ type pool struct {
 	busy   map[*worker]bool
 	closed bool
 	done   chan struct{}
+	extra  sync.WaitGroup // workers beyond Options.Workers at work
 }
+
+type aheadKey struct{}
+
+// Ahead returns a context whose renders don't wait for a worker: if all are busy, another one
+// starts. It is for a caller that has what templates with a worker may wait for.
+func Ahead(ctx context.Context) context.Context { return context.WithValue(ctx, aheadKey{}, true) }
 
 func newPool(o Options, log *slog.Logger, m *metrics) *pool {
 	p := &pool{opts: o, log: log, m: m, free: make(chan struct{}, o.Workers),
@@ -42,26 +55,55 @@ func newPool(o Options, log *slog.Logger, m *metrics) *pool {
 
 // take returns a worker for one request. The caller returns it with put.
 func (p *pool) take(ctx context.Context) (*worker, error) {
-	p.m.waiting.Inc()
-	select {
-	case <-p.free:
-		p.m.waiting.Dec()
-	case <-ctx.Done():
-		p.m.waiting.Dec()
-		return nil, ctx.Err()
-	case <-p.done:
-		p.m.waiting.Dec()
-		return nil, ErrClosed
-	}
-	if w := p.takeIdle(); w != nil {
-		return w, nil
-	}
-	w, err := p.start(ctx)
+	extra, err := p.enter(ctx)
 	if err != nil {
-		p.free <- struct{}{}
 		return nil, err
 	}
+	w := p.takeIdle()
+	if w == nil {
+		if w, err = p.start(ctx); err != nil {
+			p.leave(extra)
+			return nil, err
+		}
+	}
+	w.extra = extra
 	return w, nil
+}
+
+// enter waits for a token, or does without if the caller is ahead.
+func (p *pool) enter(ctx context.Context) (extra bool, err error) {
+	if ctx.Value(aheadKey{}) != nil {
+		select {
+		case <-p.free:
+			return false, nil
+		default:
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.closed {
+			return false, ErrClosed
+		}
+		p.extra.Add(1)
+		return true, nil
+	}
+	p.m.waiting.Inc()
+	defer p.m.waiting.Dec()
+	select {
+	case <-p.free:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-p.done:
+		return false, ErrClosed
+	}
+}
+
+func (p *pool) leave(extra bool) {
+	if extra {
+		p.extra.Done()
+		return
+	}
+	p.free <- struct{}{}
 }
 
 func (p *pool) takeIdle() *worker {
@@ -120,6 +162,7 @@ func (p *pool) interpreter() (*interpreter, error) {
 }
 
 func (p *pool) put(w *worker) {
+	extra := w.extra // another render may take the worker once mu is free
 	p.mu.Lock()
 	delete(p.busy, w)
 	if p.closed {
@@ -132,7 +175,7 @@ func (p *pool) put(w *worker) {
 		w.timer = time.AfterFunc(p.opts.IdleStop, func() { p.retire(w) })
 	}
 	p.mu.Unlock()
-	p.free <- struct{}{}
+	p.leave(extra)
 }
 
 // retire ends a worker that was idle for too long.
@@ -178,6 +221,7 @@ func (p *pool) close() error {
 	for range p.opts.Workers { // busy workers come back through put
 		<-p.free
 	}
+	p.extra.Wait()
 	p.unpacked.Lock()
 	defer p.unpacked.Unlock()
 	if p.python != nil {

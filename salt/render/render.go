@@ -32,8 +32,8 @@ type Options struct {
 	// Python is the path of another interpreter (option render_python); "" is the embedded one. It
 	// needs no extra packages.
 	Python string
-	// Workers is the number of worker processes; by default one per core, at least two. A render
-	// that waits for a worker ends with its context.
+	// Workers is the number of worker processes, without those of renders that are Ahead; by
+	// default one per core, at least two. A render that waits for a worker ends with its context.
 	Workers int
 	// Timeout bounds the time of one render in a worker, without calls of the Host.
 	Timeout time.Duration
@@ -90,7 +90,7 @@ type Host interface {
 type FunctionLister interface {
 	// HasFunction reports whether Call knows a function such as grains.get. A name that ends with a
 	// dot asks for any function of that module.
-	HasFunction(name string) bool
+	HasFunction(ctx context.Context, name string) bool
 }
 
 // Explainer is implemented by a Host that may know why functions are missing.

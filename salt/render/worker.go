@@ -36,6 +36,7 @@ type worker struct {
 	read  *bufio.Reader
 	sent  sent
 	depth int
+	extra bool // it runs beyond Options.Workers, see Ahead
 
 	kill   func()
 	gone   chan struct{} // closed when the process has ended
@@ -195,7 +196,9 @@ func (c *conversation) run(ctx context.Context) (reply, error) {
 		case "call":
 			answer, err = c.call(ctx, m)
 		case "has":
-			found := hasFunction(c.q.host, m.String("fun"))
+			c.setOpen(true)
+			found := hasFunction(context.WithValue(ctx, conversationKey{}, c), c.q.host, m.String("fun"))
+			c.setOpen(false)
 			answer = value.Map{{Key: "value", Value: found}}
 			if !found {
 				answer = append(answer, value.Pair{Key: "why", Value: WhyMissing(c.q.host)})
@@ -345,9 +348,9 @@ func (c *conversation) setOpen(open bool) {
 	c.mu.Unlock()
 }
 
-func hasFunction(h Host, name string) bool {
+func hasFunction(ctx context.Context, h Host, name string) bool {
 	if l, ok := h.(FunctionLister); ok {
-		return l.HasFunction(name)
+		return l.HasFunction(ctx, name)
 	}
 	return strings.Contains(name, ".")
 }

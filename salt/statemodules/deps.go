@@ -43,7 +43,7 @@ type Runners interface {
 
 // Modules are the execution functions that templates and states can call on a master.
 type Modules interface {
-	Has(fun string) bool
+	Has(ctx context.Context, fun string) bool
 	Call(ctx context.Context, who modules.Minion, fun string, args []any,
 		kwargs value.Map) (any, error)
 }

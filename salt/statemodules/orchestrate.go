@@ -154,7 +154,7 @@ func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (value.M
 	}
 	judge := func(any) (bool, error) { return true, nil }
 	if fun := value.Str(c.Arg("fail_function")); value.Truth(c.Arg("fail_function")) {
-		if !o.d.Modules.Has(fun) {
+		if !o.d.Modules.Has(ctx, fun) {
 			return nil,
 				fmt.Errorf("fail_function %s is not available on this master; "+
 					"see docs/template-functions.md", fun)

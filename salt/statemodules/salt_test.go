@@ -212,7 +212,7 @@ func elements(v any) []any {
 // judge has the one function that cases name as fail_function.
 type judge struct{ Modules }
 
-func (judge) Has(fun string) bool { return fun == "test.is_good" }
+func (judge) Has(_ context.Context, fun string) bool { return fun == "test.is_good" }
 func (judge) Call(_ context.Context, _ modules.Minion, _ string, args []any, _ value.Map) (any,
 	error) {
 	return args[0] == "good", nil

@@ -43,7 +43,7 @@ func (jinjaHost) File(_ context.Context, _, path string) ([]byte, bool, error) {
 
 var jinjaFunctions = []string{"grains.filter_by", "grains.get", "pillar.get", "test.echo"}
 
-func (jinjaHost) HasFunction(name string) bool {
+func (jinjaHost) HasFunction(_ context.Context, name string) bool {
 	for _, f := range jinjaFunctions {
 		if f == name || strings.HasSuffix(name, ".") && strings.HasPrefix(f, name) {
 			return true
