@@ -194,7 +194,8 @@ func (p *compilation) call(ctx context.Context, fun string, args []any, kwargs v
 }
 
 // commandsAtOnce bounds the commands of ext_pillars that run at a time. Salt's master runs one for
-// each of its worker_threads, of which there are 5.
+// each of its worker_threads, of which there are 5. Calls of a site's own function don't count:
+// they wait for a child of Python code, and pillars that have one may wait for their turn here.
 const commandsAtOnce = 32
 
 // command runs the command of cmd_yaml and cmd_json. It replaces %s by the minion's id, quoted
@@ -213,11 +214,16 @@ func (p *compilation) command(ctx context.Context, a extArgs, fun, pipe string,
 	if err != nil {
 		return nil, err
 	}
-	if err := p.commands.Acquire(ctx, 1); err != nil {
-		return nil, fmt.Errorf("wait for the commands of other pillars: %w", err)
+	own := host{p: p}.Overrides(fun)
+	if !own {
+		if err := p.commands.Acquire(ctx, 1); err != nil {
+			return nil, fmt.Errorf("wait for the commands of other pillars: %w", err)
+		}
 	}
 	out, err := p.call(ctx, fun, []any{line}, kwargs)
-	p.commands.Release(1)
+	if !own {
+		p.commands.Release(1)
+	}
 	if err == nil {
 		text, _ := out.(string)
 		var v any
