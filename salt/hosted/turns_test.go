@@ -129,8 +129,8 @@ func BenchmarkPythonPillars(b *testing.B) {
 	}
 }
 
-// TestHasEndsWithItsRequest: whoever asks for a function waits for the only child no longer than the
-// request lasts.
+// TestHasEndsWithItsRequest: whoever asks for a function waits for the only child no longer than
+// the request lasts.
 func TestHasEndsWithItsRequest(t *testing.T) {
 	t.Parallel()
 	s := crowded(t, 1, 1, nil, pillar.Options{})

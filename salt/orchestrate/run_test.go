@@ -416,7 +416,7 @@ func TestPillarOverride(t *testing.T) {
 // answering is Modules in which a command's retcode is 1 if it is "false".
 type answering struct{}
 
-func (answering) Has(name string) bool { return name == "cmd.retcode" }
+func (answering) Has(_ context.Context, name string) bool { return name == "cmd.retcode" }
 
 func (answering) Call(_ context.Context, _ modules.Minion, _ string, args []any,
 	_ value.Map) (any, error) {
