@@ -390,13 +390,19 @@ func TestAhead(t *testing.T) {
 		},
 	}}
 	src := source("t", "a: {{ salt['wait.here']() }}")
+	most, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
 	var group errgroup.Group
-	for _, ctx := range []context.Context{t.Context(), Ahead(t.Context())} {
+	for _, ctx := range []context.Context{most, Ahead(most)} {
 		group.Go(func() error {
 			_, err := r.Render(ctx, src, "jinja|yaml", Context{}, h)
 			return err
 		})
-		<-begun
+		select {
+		case <-begun:
+		case <-most.Done():
+			t.Fatal("a render waits for a worker")
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
