@@ -54,7 +54,7 @@ func (n *Node) watch(ctx context.Context) error {
 			cancel()
 		}
 		if begins {
-			alone := !away && (n.inVain(now, led) || current && n.ran(n.cfg.ServeWithout))
+			alone := !away && (n.inVain(leader != "", led) || current && n.ran(n.cfg.ServeWithout))
 			if (caughtUp || alone) && n.mayBegin() {
 				if err := n.refreshSecrets(); err != nil {
 					return err
@@ -100,11 +100,11 @@ func (n *Node) ran(limit time.Duration) bool {
 // inVain reports whether a starting master has waited for Config.ServeWithout for a leader, or for
 // an answer of the leader that it hears. Once a leader has told it what it lacks, it waits for that
 // while it hears one. Led is when it heard one last.
-func (n *Node) inVain(now, led time.Time) bool {
-	if now.After(led) {
-		return now.Sub(led) >= n.cfg.ServeWithout
+func (n *Node) inVain(hears bool, led time.Time) bool {
+	if !hears {
+		return time.Since(led) >= n.cfg.ServeWithout
 	}
-	return now.Sub(n.reign.Load().since) >= n.cfg.ServeWithout &&
+	return time.Since(n.reign.Load().since) >= n.cfg.ServeWithout &&
 		n.told.Load() <= n.machine.applied.Load()
 }
 
