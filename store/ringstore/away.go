@@ -54,13 +54,15 @@ func (s *Store) loadAway() error {
 	return nil
 }
 
-// suspect sets stale if this master may have been away for too long.
+// suspect sets stale if this master may have been away for too long, by its clock or by those of
+// others: after a virtual machine was suspended its clock is wrong until the others' are compared.
 func (s *Store) suspect() {
 	at := s.contact.Load()
 	since := time.Unix(at, 0)
 	away := s.opts.Now().Sub(since)
-	if at == 0 || away < s.opts.TombstoneFor && away >= -min(contactAhead, s.opts.TombstoneFor/10) ||
-		len(s.others()) == 0 {
+	heard := s.clock.Heard().Sub(time.Unix(max(at, s.asked.Load()), 0))
+	if at == 0 || max(away, heard) < s.opts.TombstoneFor &&
+		away >= -min(contactAhead, s.opts.TombstoneFor/10) || len(s.others()) == 0 {
 		return
 	}
 	if !s.stale.Swap(true) {
@@ -81,6 +83,13 @@ func (s *Store) doubted() error {
 		return errAway
 	}
 	return nil
+}
+
+// trust ends suspicion once the others were asked.
+func (s *Store) trust() {
+	s.asked.Store(s.clock.Heard().Unix())
+	s.contact.Store(s.opts.Now().Unix())
+	s.stale.Store(false)
 }
 
 // errCalm ends a removal of tombstones, which is tried again.
@@ -156,19 +165,17 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 			if err := s.swap(ctx, toldAway, why); err != nil {
 				return err
 			}
-			s.contact.Store(s.opts.Now().Unix())
-			s.stale.Store(false)
+			s.trust()
 			return nil
 		}
 	}
 	if asked == 0 {
 		return nil
 	}
-	now := s.opts.Now()
 	if s.stale.Load() {
-		s.contact.Store(now.Unix())
-		s.stale.Store(false)
+		s.trust()
 	}
+	now := s.opts.Now()
 	// The age of the note is below zero if the clock was corrected since.
 	age, every := now.Sub(time.Unix(s.noted, 0)), min(contactEvery, s.opts.TombstoneFor/10)
 	if s.isBehind() || age >= 0 && age < every {

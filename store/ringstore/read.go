@@ -67,6 +67,9 @@ func (s *Store) gather(ctx context.Context, v *rings.View, partition int,
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case s.doubted() != nil && slices.ContainsFunc(answers,
+			func(a answer) bool { return a.node == s.self }):
+			continue // another answer showed it; now without the own one
 		case !slices.ContainsFunc(silent, s.alive):
 			if len(answers) == 0 {
 				return nil, errors.Join(ErrUnavailable, err)
@@ -313,7 +316,7 @@ func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, e
 	answers, err := s.gather(ctx, v, partition,
 		func(ctx context.Context, node string) (answer, error) {
 			if node == s.self && v.Base.Owns(s.self, partition) {
-				return mine, mineErr
+				return mine, errors.Join(mineErr, s.doubted())
 			}
 			return s.listFrom(ctx, v, node, k, partition, keysOnly, have)
 		})

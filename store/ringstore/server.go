@@ -37,11 +37,11 @@ func (v *server) refuse(code codes.Code, reason string, err error) error {
 }
 
 func (v *server) Write(ctx context.Context, req *ringpb.WriteRequest) (*ringpb.WriteReply, error) {
+	v.s.clock.Hear(req.Clock)
 	// Senders forget what they hand over, and this store may be dropped.
 	if err := v.s.doubted(); err != nil {
 		return nil, v.refuse(codes.Unavailable, "away", err)
 	}
-	v.s.clock.Observe(req.Clock)
 	reply := &ringpb.WriteReply{Groups: make([]*ringpb.GroupReply, len(req.Groups))}
 	tasks := make([]*disk.Write, len(req.Groups))
 	done := make(chan struct{}, len(req.Groups))
@@ -251,7 +251,7 @@ func (v *server) Fetch(req *ringpb.FetchRequest,
 		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
 	}
 	defer v.leave()
-	v.s.clock.Observe(req.Clock)
+	v.s.clock.Hear(req.Clock)
 	if err := v.fence(req.Base); err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (v *server) List(req *ringpb.ListRequest,
 		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
 	}
 	defer v.leave()
-	v.s.clock.Observe(req.Clock)
+	v.s.clock.Hear(req.Clock)
 	if err := v.fence(req.Base); err != nil {
 		return err
 	}
@@ -308,6 +308,7 @@ func (v *server) List(req *ringpb.ListRequest,
 
 func (v *server) Scan(req *ringpb.ScanRequest,
 	stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
+	v.s.clock.Hear(req.Clock)
 	if err := v.s.withheld(); err != nil {
 		return v.refuse(codes.Unavailable, "refilling", err)
 	}
@@ -318,7 +319,6 @@ func (v *server) Scan(req *ringpb.ScanRequest,
 		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
 	}
 	defer v.leave()
-	v.s.clock.Observe(req.Clock)
 	if err := v.fence(req.Base); err != nil {
 		return err
 	}
@@ -366,10 +366,10 @@ func partitionSet(list []uint32) map[int]bool {
 
 func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb.DigestReply,
 	error) {
+	v.s.clock.Hear(req.Clock)
 	if err := v.s.withheld(); err != nil {
 		return nil, v.refuse(codes.Unavailable, "refilling", err)
 	}
-	v.s.clock.Observe(req.Clock)
 	select {
 	case <-v.s.disk.Counted():
 	case <-ctx.Done():
@@ -405,7 +405,7 @@ func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb
 
 func (v *server) Status(ctx context.Context, req *ringpb.StatusRequest) (*ringpb.StatusReply,
 	error) {
-	v.s.clock.Observe(req.Clock)
+	v.s.clock.Hear(req.Clock)
 	if req.Epoch > v.s.knownEpoch(ctx) {
 		v.s.wake()
 	}
@@ -419,7 +419,7 @@ func (v *server) Ask(req *ringpb.AskRequest,
 		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
 	}
 	defer v.leave()
-	v.s.clock.Observe(req.Clock)
+	v.s.clock.Hear(req.Clock)
 	if req.Epoch > v.s.knownEpoch(stream.Context()) {
 		v.s.wake()
 	}

@@ -149,8 +149,10 @@ type Store struct {
 
 	// when this master was last in contact with others, seconds since 1970; 0: unknown
 	contact atomic.Int64
-	noted   int64       // the value of contact on disk; only the ring loop uses it
-	stale   atomic.Bool // the records here may have been deleted elsewhere: no answer uses them
+	// what Clock.Heard was when this master had asked the others, seconds since 1970
+	asked atomic.Int64
+	noted int64       // the value of contact on disk; only the ring loop uses it
+	stale atomic.Bool // the records here may have been deleted elsewhere: no answer uses them
 
 	parts *query.Parts
 	query *query.Queries

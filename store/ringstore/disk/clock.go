@@ -23,6 +23,7 @@ type Clock struct {
 	mu     sync.Mutex // guards all below
 	last   uint64
 	raised uint16 // number of readings that NextAbove raised
+	heard  uint64 // the latest reading in a message, however far ahead
 }
 
 // NewClock returns a clock that is based on a wall clock.
@@ -70,7 +71,22 @@ func (c *Clock) Read() uint64 {
 	return c.last
 }
 
-// Observe moves the clock up to a reading from a message, unless that is too far ahead.
+// Hear is Observe for the reading of another master's clock.
+func (c *Clock) Hear(seen uint64) {
+	c.mu.Lock()
+	c.heard = max(c.heard, seen)
+	c.mu.Unlock()
+	c.Observe(seen)
+}
+
+// Heard returns the time of the latest reading that was heard, however far ahead.
+func (c *Clock) Heard() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Version{Clock: c.heard}.Time()
+}
+
+// Observe moves the clock up to the reading in a version, unless that is too far ahead.
 func (c *Clock) Observe(seen uint64) {
 	now := c.now()
 	if seen > reading(now.Add(maxDrift)) {

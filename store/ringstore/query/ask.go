@@ -420,7 +420,7 @@ func (q *inquiry) askNode(ctx context.Context, r *reply, req *ringpb.AskRequest)
 		if err != nil {
 			return fmt.Errorf("ask %s: %w", r.node, err)
 		}
-		q.s.Clock.Observe(c.Clock)
+		q.s.Clock.Hear(c.Clock)
 		if err := take(c); err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func (m *Masters) Status(ctx context.Context, node string, epoch uint64) (*ringp
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its state: %w", node, err)
 	}
-	m.Clock.Observe(reply.Clock)
+	m.Clock.Hear(reply.Clock)
 	return reply, nil
 }
 
@@ -89,7 +89,7 @@ func (m *Masters) Digest(ctx context.Context, node string,
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for a digest: %w", node, err)
 	}
-	m.Clock.Observe(reply.Clock)
+	m.Clock.Hear(reply.Clock)
 	return reply, nil
 }
 
@@ -186,7 +186,7 @@ func (m *Masters) receive(node string, stream grpc.ServerStreamingClient[ringpb.
 		if err != nil {
 			return info, fmt.Errorf("read from %s: %w", node, err)
 		}
-		m.Clock.Observe(chunk.Clock)
+		m.Clock.Hear(chunk.Clock)
 		info.Same = info.Same || chunk.Same
 		info.Behind = info.Behind || chunk.Behind
 		records := make([]disk.Record, 0, len(chunk.Records)+1)

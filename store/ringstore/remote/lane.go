@@ -224,7 +224,7 @@ func (m *Masters) Write(ctx context.Context, node string, req *ringpb.WriteReque
 	if err != nil {
 		return nil, fmt.Errorf("write to %s: %w", node, err)
 	}
-	m.Clock.Observe(reply.Clock)
+	m.Clock.Hear(reply.Clock)
 	return reply, nil
 }
 
