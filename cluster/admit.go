@@ -154,12 +154,17 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello, k []byte,
 	}
 	// The state here may be from before the secret was rotated, and the leader never learns what
 	// the joiner proved.
-	if err = n.readIndex(ctx); err == nil && !n.takes(k, from.SPKI) {
-		return nil, errors.New("it proved a cluster_secret that has been replaced; write the present one, " +
-			"from salt-run cluster.rotate_secret, into its configuration")
-	}
-	if err == nil {
+	short, stop := context.WithTimeout(ctx, longestHold)
+	err = n.readIndex(short)
+	stop()
+	switch {
+	case err == nil && !n.takes(k, from.SPKI):
+		return nil, errors.New("it proved a cluster_secret that has been replaced; write the one that the last " +
+			"cluster.rotate_secret or cluster.remove printed into its configuration")
+	case err == nil:
 		err = n.withLeader(ctx, ask)
+	case short.Err() != nil: // others may be able to tell
+		err = fmt.Errorf("%w: this master has not caught up with its leader: %w", ErrNoQuorum, err)
 	}
 	if errors.Is(err, ErrNoQuorum) {
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(),

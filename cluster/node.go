@@ -135,7 +135,7 @@ type Node struct {
 	ring       atomic.Pointer[hashring.Ring]
 
 	secretsMu   sync.Mutex // guards retiredSeen; held while secrets are replaced
-	retiredSeen map[string]map[uint64]time.Time
+	retiredSeen map[string]map[uint64]retirement
 
 	aligning turn // held to change raft's configuration and the ring
 
@@ -175,7 +175,7 @@ func Open(cfg Config, port PeerPort, log *slog.Logger, reg prometheus.Registerer
 		serving:     make(chan struct{}),
 		contacts:    make(map[string]contact),
 		askers:      make(map[string]bool),
-		retiredSeen: map[string]map[uint64]time.Time{},
+		retiredSeen: map[string]map[uint64]retirement{},
 		stagedSeen:  map[string]sighting{},
 		checks:      checks{ready: make(chan struct{}, 1)},
 		logSync:     newLogSync(),

@@ -114,7 +114,7 @@ func (n *Node) compareSecret() {
 	c, ok := n.state.Cluster()
 	if ok && n.port != nil && !n.standsAlone() && !slices.Equal(c.JoinKey, n.cfg.JoinKey) {
 		n.log.Warn("cluster_secret in the configuration is an old one; this master stays a member; " +
-			"write the present secret there, from salt-run cluster.rotate_secret")
+			"write the one there that the last cluster.rotate_secret or cluster.remove printed")
 	}
 }
 

@@ -94,7 +94,7 @@ func (n *Node) noteDisowned() {
 	silence := n.cfg.HeartbeatTimeout / 2
 	if p, f := n.membership.is(); p != Joined && !f.disowned {
 		// A joiner may not know the leader or another member yet, nor they the joiner. It can
-		// wait: it serves nobody before ServeWithout.
+		// wait: without a leader it serves nobody before ServeWithout.
 		silence = min(4*silence, n.cfg.ServeWithout/2)
 	}
 	if n.raft.State() == raft.Leader || time.Since(heard) < silence {

@@ -115,24 +115,32 @@ func sameSecrets(a, b *Secrets) bool {
 		})
 }
 
+// retirement is when this master first saw an epoch retired, by its own clock.
+type retirement struct {
+	at      time.Time
+	serving bool // then: its minions may still use the epoch
+}
+
 // inUse returns epochs in the order that Secrets has, without those whose grace has ended. Grace
-// counts from when this master first saw the epoch retired, by its own clock, because clocks of
-// masters differ. That may be its start, so the grace also ends when it is over by the cluster's
-// time, however much the clocks may differ. The caller holds secretsMu.
+// counts from when this master first saw the epoch retired, because clocks of masters differ. If
+// that was before it served, the grace also ends when it is over by the cluster's time and what
+// clocks may differ. The caller holds secretsMu.
 func (n *Node) inUse(kind string, e fsm.Epochs, grace time.Duration, now time.Time) []fsm.Epoch {
 	if e.Active.Number == 0 {
 		return nil
 	}
 	out := []fsm.Epoch{e.Active}
-	seen := make(map[uint64]time.Time, len(e.Old))
+	serving := n.Phase() == Joined
+	seen := make(map[uint64]retirement, len(e.Old))
 	for _, old := range e.Old {
-		at, ok := n.retiredSeen[kind][old.Number]
+		s, ok := n.retiredSeen[kind][old.Number]
 		if !ok {
-			at = now
+			s = retirement{now, serving}
 		}
-		seen[old.Number] = at
-		over := n.clockJudged.Load() && n.Now().Sub(old.Retired) > grace+n.cfg.ClockLimit
-		if !over && now.Sub(at) < grace {
+		seen[old.Number] = s
+		over := !s.serving && n.clockJudged.Load() &&
+			n.Now().Sub(old.Retired) > grace+n.cfg.ClockLimit
+		if !over && now.Sub(s.at) < grace {
 			out = append(out, old)
 		}
 	}

@@ -26,7 +26,7 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 			dir, envs, ours := s.place(tree, r.Scope)
 			of, _, _ := r.cut()
 			switch {
-			case !ours && s.renumbered(tree, r.Scope, rec):
+			case !ours && (env == "" || of == env) && s.renumbered(tree, r.Scope, rec):
 			case !ours || env != "" && of != env:
 				m.Roots = append(m.Roots, r)
 			case slices.Contains(scopes, r.Scope):

@@ -24,6 +24,16 @@ type need struct {
 	size int64
 }
 
+// alone waits until nobody else writes to parts of the blob store.
+func (s *Store) alone(ctx context.Context) (leave func(), err error) {
+	select {
+	case s.holding <- struct{}{}:
+		return func() { <-s.holding }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 // fetchManifest gets a manifest into the blob store and reads it.
 func (s *Store) fetchManifest(ctx context.Context, t *treeState, manifest Sum, size int64,
 	from []string) (*Manifest, error) {
@@ -54,12 +64,11 @@ func (s *Store) fetchManifest(ctx context.Context, t *treeState, manifest Sum, s
 // the same parts.
 func (s *Store) hold(ctx context.Context, t *treeState, manifest Sum, size int64, from []string,
 	p *progress) (*Manifest, error) {
-	select {
-	case s.holding <- struct{}{}:
-		defer func() { <-s.holding }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	leave, err := s.alone(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	m, err := s.fetchManifest(ctx, t, manifest, size, from)
 	if err != nil {
 		return nil, err

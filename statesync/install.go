@@ -138,6 +138,11 @@ func (s *Store) install(ctx context.Context, t *treeState, g goal) (*Report, err
 		return report, err
 	}
 	report.Changes = nil // only for rehearsals
+	for _, r := range t.rec.roots {
+		if slices.Contains(report.Missing, r.Scope) && s.renumbered(t.tree, r.Scope, t.rec) {
+			roots = append(roots, r) // the next capture here drops it
+		}
+	}
 	next := &record{head: head, copied: true, roots: roots, manifest: g.base}
 	if head.Seq == 0 {
 		next.roots = nil // the first published head must still be a first sync

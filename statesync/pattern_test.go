@@ -80,6 +80,7 @@ func TestRootsOfOtherListsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 2, func(i int, o *Options) {
 		patterns(i, o)
+		o.File = append(o.File, Env{Name: "dev", Dirs: []string{filepath.Dir(o.File[0].Dirs[0]) + "/dev"}})
 		if i == 1 {
 			o.File[0].Dirs[1] = strings.TrimSuffix(o.File[0].Dirs[1], "*") + "[a-f]"
 		}
@@ -107,15 +108,29 @@ func TestRootsOfOtherListsAreLeftOut(t *testing.T) {
 		t.Errorf("skipped %q", got)
 	}
 	expect(t, "b", filepath.Dir(b.file)+"/formulas", tree{"a/": made, "a/x": "644 a"})
-	rec := *a.trees[FileRoots].rec
-	rec.roots = append(rec.roots, installedRoot{Scope{"base", 1}, top + "/formulas/x"})
-	rec.manifest = &Manifest{Tree: FileRoots, Roots: []Root{{Scope: Scope{"base", 1}},
-		{Scope: Scope{"base", 2}}}}
-	m, err := a.capture(t.Context(), FileRoots, "", false, &rec, &Report{})
+	byNumber := Scope{"base", 1} // as 0.1.0 has the match of a pattern
+	rec := a.trees[FileRoots].rec
+	rec.roots = append(rec.roots, installedRoot{byNumber, top + "/formulas/x"})
+	rec.manifest = &Manifest{Tree: FileRoots, Roots: []Root{{Scope: byNumber},
+		{Scope: Scope{"base", 2}}, {Scope: Scope{"dev", 1}}}}
+	// A head of 0.1.0 has it again.
+	if _, err := a.install(t.Context(), a.trees[FileRoots], goal{want: rec.manifest, sum: rec.head.Manifest,
+		source: "m2", head: rec.head, base: rec.manifest}); err != nil {
+		t.Fatal(err)
+	}
+	rec = a.trees[FileRoots].rec
+	m, err := a.capture(t.Context(), FileRoots, "dev", false, rec, &Report{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, old := m.Root(Scope{"base", 1})
+	if _, kept := m.Root(byNumber); !kept {
+		t.Error("a sync of one environment drops roots of another one")
+	}
+	m, err = a.capture(t.Context(), FileRoots, "", false, rec, &Report{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, old := m.Root(byNumber)
 	_, foreign := m.Root(Scope{"base", 2})
 	if old || !foreign {
 		t.Errorf("kept of the last manifest: its own %v, another master's %v", old, foreign)

@@ -195,6 +195,8 @@ func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) && !errors.Is(
 // scan.
 func unreadable(err error) string {
 	switch {
+	case errors.Is(err, errStore): // not of the entry
+		return ""
 	case errors.Is(err, errMoving):
 		return errMoving.Error()
 	case errors.Is(err, fs.ErrPermission):

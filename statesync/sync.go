@@ -173,8 +173,12 @@ func (o *outing) take(ctx context.Context, own *Report) error {
 // roots that are not read here stay as they were published. If no master has that manifest, there
 // must be none.
 func (o *outing) asPublished(ctx context.Context, rec *record) (*record, error) {
+	leave, err := o.alone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	next := *rec
-	var err error
 	if next.manifest, err = o.fetchManifest(ctx, o.t, o.head.Manifest, o.head.Size,
 		o.sources(o.head.Source)); err == nil {
 		return &next, nil
