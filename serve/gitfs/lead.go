@@ -88,7 +88,7 @@ func (s *Store) attend(ctx context.Context, m *mirror, t Table) {
 	}
 	s.mend(ctx, m, time.Now())
 	if s.with.Leading() && s.due(m, t, time.Now()) {
-		s.refresh(ctx, m)
+		s.refresh(ctx, m, s.with.Leading)
 	}
 	if time.Since(m.tidied) > tidyEvery && s.tidying.try() {
 		defer s.tidying.leave()
@@ -154,7 +154,7 @@ func (s *Store) round(ctx context.Context, keys []string) map[string]Outcome {
 			m, o := s.mirrors[key], Outcome{}
 			if o.Err = m.working.enter(ctx); o.Err == nil {
 				defer m.working.leave()
-				o = s.refresh(ctx, m)
+				o = s.refresh(ctx, m, func() bool { return true })
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -165,9 +165,13 @@ func (s *Store) round(ctx context.Context, keys []string) map[string]Outcome {
 	return out
 }
 
-// refresh fetches a mirror and publishes new commits. The caller has the place m.working.
-func (s *Store) refresh(ctx context.Context, m *mirror) (o Outcome) {
+// refresh fetches a mirror and publishes new commits, if that is still wanted in its turn, which
+// may come late. The caller has the place m.working.
+func (s *Store) refresh(ctx context.Context, m *mirror, wanted func() bool) (o Outcome) {
 	o.Err = s.inTurn(ctx, m, func() (err error) {
+		if !wanted() {
+			return nil
+		}
 		o.Changed, err = s.update(ctx, m)
 		return err
 	})
@@ -192,7 +196,12 @@ func (s *Store) inTurn(ctx context.Context, m *mirror, fetch func() error) error
 	defer s.fetching.leave()
 	began := time.Now()
 	err := fetch()
-	m.hung = err != nil && time.Since(began) > hangsAfter
+	switch {
+	case err == nil:
+		m.hung = false
+	case ctx.Err() == nil && time.Since(began) > hangsAfter:
+		m.hung = true
+	}
 	return err
 }
 

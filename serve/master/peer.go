@@ -79,6 +79,9 @@ func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
 		}
 	}
 	returns, err := m.peerReturns(context.WithoutCancel(ctx), c, done.JID)
+	if errors.Is(err, errUnacknowledged) { // or the minion asks again, and the job runs twice
+		return nil, errors.New(err.Error())
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -163,6 +163,22 @@ func TestPeerMemory(t *testing.T) {
 			t.Errorf("room for %d bytes: refused %v", room, refused)
 		}
 	}
+	// A job that was published is not asked for again.
+	answered, sent := make(chan error, 1), make(chan string, 1)
+	k.subs.mu.Lock()
+	k.subs.onPub = func(p Publication) { sent <- p.JID }
+	k.subs.mu.Unlock()
+	go func() {
+		_, err := k.Handle(t.Context(), Request{Sender: &fakeSender{room: few}, Payload: m.seal(dict("cmd",
+			"minion_publish", "tgt", "m2", "fun", "test.ping", "arg", []any{}, "ret", "", "tmo", int64(60)),
+			nonce())})
+		answered <- err
+	}()
+	other.call(dict("cmd", "_return", "jid", <-sent, "return", long, "retcode", int64(0), "success", true,
+		"fun", "test.ping"))
+	if err := <-answered; err != nil {
+		t.Errorf("after a publication: %v", err)
+	}
 }
 
 // TestPeerTargets: a target that a minion publishes to needs a turn, whatever its type, and has the
