@@ -77,11 +77,11 @@ var (
 	_ pillar.Functions    = (*Functions)(nil)
 	_ pillar.Binder       = (*Functions)(nil)
 	_ pillar.FunctionsFor = (*bound)(nil)
-	_ pillar.Holder       = (*bound)(nil)
 	_ pillar.ExtPillars   = (*bound)(nil)
 	_ pillar.Renderers    = (*bound)(nil)
 	_ render.Explainer    = (*Functions)(nil)
 	_ render.Explainer    = (*bound)(nil)
+	_ render.Holder       = (*bound)(nil)
 	_ render.Overrider    = (*bound)(nil)
 	_ render.Exception    = (*pythonhost.Error)(nil)
 )
@@ -180,7 +180,7 @@ func (b *bound) of(m modules.Minion, anyPillar bool) *pythonhost.Session {
 	return b.session
 }
 
-// Ahead implements pillar.Holder.
+// Ahead implements render.Holder.
 func (b *bound) Ahead(ctx context.Context) context.Context {
 	if b.session != nil {
 		ctx = b.session.Context(ctx)

@@ -84,6 +84,8 @@ func TestPillarsTakeTurns(t *testing.T) {
 		want        string // with the id for %s
 	}{
 		{"files", fact, pillar.Options{}, "[{file0 %s} {file1 %[1]s}]"},
+		{"a file whose YAML a worker reads", "omap " + fact, pillar.Options{},
+			"[{file0 omap %s} {file1 %[1]s}]"},
 		{"a text in a file",
 			fact + "{{ salt['slsutil.renderer'](string='{{ salt.facts.about().id }}') }}",
 			pillar.Options{}, "[{file0 %s%[1]s} {file1 %[1]s}]"},

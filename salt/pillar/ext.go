@@ -241,8 +241,8 @@ func (p *compilation) parse(ctx context.Context, text, pipe string) (any, error)
 	if strings.HasPrefix(text, "#!") {
 		text = "\n" + text // a comment, not a choice of renderers
 	}
-	return p.through(ctx, render.Source{SaltEnv: "base", Data: []byte(text)}, pipe, nil,
-		host{p: p, env: "base"})
+	return p.deps.Renderer.Render(ctx, render.Source{SaltEnv: "base", Data: []byte(text)}, pipe,
+		p.context(nil), host{p: p, env: "base"})
 }
 
 func cmdYAML(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {

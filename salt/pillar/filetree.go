@@ -207,8 +207,8 @@ func (t *tree) file(ctx context.Context, path, prefix, name string) (any, bool, 
 	if !t.template {
 		return data, true, nil
 	}
-	v, err := t.p.through(ctx, render.Source{Path: path, SaltEnv: "base", Data: data}, t.pipe, nil,
-		host{p: t.p, env: "base"})
+	v, err := t.p.deps.Renderer.Render(ctx, render.Source{Path: path, SaltEnv: "base", Data: data},
+		t.pipe, t.p.context(nil), host{p: t.p, env: "base"})
 	if err != nil {
 		return nil, false, fmt.Errorf("render %s: %w", path, err)
 	}

@@ -30,7 +30,8 @@ type Functions interface {
 // Binder is implemented by Functions that keep state for the functions of one minion's pillar.
 type Binder interface {
 	// Bind returns the functions for one pillar, which calls them one after the other; done
-	// releases their state. The result may implement ExtPillars, render.Overrider and Renderers.
+	// releases their state. The result may implement ExtPillars, Renderers, render.Holder
+	// and render.Overrider.
 	Bind() (f Functions, done func())
 }
 
@@ -55,12 +56,6 @@ type Renderers interface {
 	// RunStage passes keywords on to the renderer.
 	RunStage(ctx context.Context, m modules.Minion, name, args string, val any,
 		src render.Source, keywords value.Map) (any, error)
-}
-
-// Holder is implemented by Functions that hold what the templates of other pillars wait for.
-type Holder interface {
-	// Ahead returns a context for what must not wait for those templates; ctx, if nothing is held.
-	Ahead(ctx context.Context) context.Context
 }
 
 // bind makes the functions keep their state for this compilation; the returned function releases
@@ -88,16 +83,7 @@ func (p *compilation) render(ctx context.Context, f file, env, sls string, vars 
 		return nil, fmt.Errorf("more than %d files rendered for one pillar", maxRendered)
 	}
 	src := render.Source{Path: f.abs, SLS: sls, SaltEnv: env, Data: f.data}
-	return p.through(ctx, src, p.opts.Renderer, vars, host{p: p, env: env})
-}
-
-// through runs a pipeline.
-func (p *compilation) through(ctx context.Context, src render.Source, pipe string, vars value.Map,
-	h host) (any, error) {
-	if f, ok := p.functions.(Holder); ok {
-		ctx = f.Ahead(ctx)
-	}
-	return p.deps.Renderer.Render(ctx, src, pipe, p.context(vars), h)
+	return p.deps.Renderer.Render(ctx, src, p.opts.Renderer, p.context(vars), host{p: p, env: env})
 }
 
 // RenderText renders text for a minion. Imports come from roots, or from pillar_roots if roots is
@@ -108,7 +94,7 @@ func (c *Compiler) RenderText(ctx context.Context, r Request, roots Files, pilla
 	defer p.bind()()
 	p.pillar = pillar
 	src := render.Source{Path: path, SaltEnv: "base", Data: []byte(text)}
-	return p.through(ctx, src, pipe, vars, host{p, "base", roots})
+	return c.deps.Renderer.Render(ctx, src, pipe, p.context(vars), host{p, "base", roots})
 }
 
 func (p *compilation) context(vars value.Map) render.Context {
@@ -128,6 +114,7 @@ var (
 	_ render.FunctionLister = host{}
 	_ render.FileNamer      = host{}
 	_ render.Explainer      = host{}
+	_ render.Holder         = host{}
 	_ render.Overrider      = host{}
 	_ render.StageRunner    = host{}
 )
@@ -154,6 +141,14 @@ func (h host) HasFunction(ctx context.Context, name string) bool {
 
 // WhyMissing implements render.Explainer.
 func (h host) WhyMissing() string { return render.WhyMissing(h.p.functions) }
+
+// Ahead implements render.Holder.
+func (h host) Ahead(ctx context.Context) context.Context {
+	if f, ok := h.p.functions.(render.Holder); ok {
+		ctx = f.Ahead(ctx)
+	}
+	return ctx
+}
 
 // Overrides implements render.Overrider.
 func (h host) Overrides(fun string) bool {

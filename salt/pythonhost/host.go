@@ -53,7 +53,7 @@ type Options struct {
 	Memory    int64         // of a child's address space, in bytes
 	Output    int64         // of one message of a child, in bytes
 	Processes int           // for a child and the processes that it starts
-	Children  int           // at once; by default two per core, at least four
+	Children  int           // at once that count, see Counts; by default two per core, at least four
 	Pillars   int           // sessions that a child serves, one after the other
 	Idle      time.Duration // after this time without children the fork server ends
 

@@ -107,6 +107,13 @@ func WhyMissing(v any) string {
 	return ""
 }
 
+// Holder is implemented by a Host that may hold what templates with a worker wait for.
+type Holder interface {
+	// Ahead returns ctx, made with Ahead if the Host now holds something. It is asked before each
+	// stage that needs a worker, because an earlier stage may have begun to hold it.
+	Ahead(ctx context.Context) context.Context
+}
+
 // Overrider is implemented by a Host whose site can replace functions that
 // this package knows as pure.
 type Overrider interface {
@@ -289,6 +296,9 @@ func (j *job) work(ctx context.Context, kind, text string) (reply, error) {
 	q := request{kind: kind, text: text, src: j.src, parts: j.parts, host: j.h}
 	if c := nested(ctx); c != nil {
 		return c.render(ctx, q)
+	}
+	if h, ok := j.h.(Holder); ok {
+		ctx = h.Ahead(ctx)
 	}
 	w, err := j.r.pool.take(ctx)
 	if err != nil {
