@@ -122,7 +122,7 @@ func (o *Options) OpenSecret() string {
 		return ""
 	}
 	return place(at.file, at.line, "cluster_secret") + fmt.Sprintf("every user of this machine can read it "+
-		"(mode %04o); put it into a file of master.d with mode 0600", info.Mode().Perm())
+		"(mode %04o); put it into a file of master.d that only the master's user can read", info.Mode().Perm())
 }
 
 // CheckPeers refuses a cluster without another master to ask. It applies only to a master that has

@@ -115,7 +115,8 @@ func load(path string, h host) (*Options, []Warning, error) {
 	if err := s.overlay(h.saltrc); err != nil {
 		return nil, s.warnings, err
 	}
-	o := &Options{ConfFile: path, home: h.home, Extra: make(map[string]any, len(s.values)), origins: s.origins}
+	o := &Options{ConfFile: path, home: h.home, Extra: make(map[string]any, len(s.values)), origins: s.origins,
+		files: s.files}
 	l := &loader{o: o, warnings: s.warnings}
 	l.aliases(&s)
 	l.hours(&s)

@@ -324,7 +324,8 @@ type Options struct {
 	Extra map[string]any
 
 	origins map[string]origin
-	home    string // of the user, for ~ in includes
+	files   []string // that were read
+	home    string   // of the user, for ~ in includes
 }
 
 // origin is where an option was read.

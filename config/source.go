@@ -26,6 +26,7 @@ type source struct {
 	home     string
 	values   value.Map // top-level options in force
 	origins  map[string]origin
+	files    []string // that were read
 	warnings []Warning
 }
 
@@ -50,6 +51,9 @@ func (s *source) read(path string) error {
 		return err
 	}
 	s.values, s.origins = main.values, main.origins
+	if isFile(path) {
+		s.files = append(s.files, path)
+	}
 	defaultInclude, ok := s.values.Get("default_include")
 	if !ok {
 		defaultInclude = table()["default_include"].fallback
@@ -123,6 +127,7 @@ func (s *source) include(val any, from, option string, at origin, depth int) (pa
 				s.skip(file, err)
 				continue
 			}
+			s.files = append(s.files, file)
 			if inner, ok := p.values.Get("include"); ok {
 				deeper, err := s.include(inner, file, "include", p.origins["include"], depth+1)
 				if err != nil {

@@ -34,6 +34,7 @@ func Check(o *config.Options) (doubts []string, err error) {
 	if open := o.OpenSecret(); open != "" {
 		doubts = append(doubts, open)
 	}
+	doubts = append(doubts, o.Unreadable()...)
 	if o.BackupDir != "" {
 		if err := backup.CheckPassphrase(o.BackupPassphraseFile); err != nil {
 			doubts = append(doubts, err.Error()+"; no backup can be made")

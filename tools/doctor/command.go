@@ -172,6 +172,9 @@ func configured(o *config.Options, err error, warnings []config.Warning) (found 
 		if open := o.OpenSecret(); open != "" {
 			warn(open)
 		}
+		for _, text := range o.Unreadable() {
+			warn(text)
+		}
 		if !o.HasFile() {
 			warn(o.NoFile())
 		}

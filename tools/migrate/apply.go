@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -136,8 +137,12 @@ func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, 
 	if err := os.WriteFile(j.Added, []byte(text), 0o640); err != nil {
 		return err
 	}
-	if _, _, err := config.Load(m.dir, os.Getenv); err != nil {
+	next, _, err := config.Load(m.dir, os.Getenv)
+	if err != nil {
 		return fmt.Errorf("the configuration with %s is refused: %w", j.Added, err)
+	}
+	if err := letRead(j.Added, next.User); err != nil {
+		return err
 	}
 	m.say("wrote    %s", j.Added)
 	j.Stopped = true
@@ -192,6 +197,19 @@ func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, 
 	}
 	m.say("done     check the box with clustermaster doctor; clustermaster migrate rollback undoes this")
 	return nil
+}
+
+// letRead lets the group of the master's user read a file, whatever the umask.
+func letRead(path, name string) error {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return fmt.Errorf("user: %w; make it, or name another", err)
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err == nil && os.Geteuid() == 0 {
+		err = os.Chown(path, -1, gid)
+	}
+	return errors.Join(err, os.Chmod(path, 0o640))
 }
 
 // orderFounding makes the file by which this master founds the cluster of cluster_peers at its

@@ -5,8 +5,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"clustermaster/config"
@@ -143,5 +146,30 @@ func TestLinkedPillar(t *testing.T) {
 	p.modules(nil)
 	if len(p.Modules) != 1 || p.Modules[0].Path != filepath.Join(pillar, "a.sls") {
 		t.Errorf("found %v", p.Modules)
+	}
+}
+
+// TestAddedFileIsForTheUser lets the master's user read what apply writes, whatever the umask.
+func TestAddedFileIsForTheUser(t *testing.T) {
+	t.Parallel()
+	u, err := user.Lookup("nobody")
+	if err != nil || os.Getuid() != 0 {
+		t.Skip("only root gives files away", err)
+	}
+	path := filepath.Join(t.TempDir(), "added")
+	put(t, path, "cluster_id: c\n")
+	if err := letRead(path, u.Username); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, _ := info.Sys().(*syscall.Stat_t)
+	if got := strconv.Itoa(int(owner.Gid)); got != u.Gid || owner.Uid != 0 || info.Mode().Perm() != 0o640 {
+		t.Errorf("group %s, mode %v; want %s, 0640", got, info.Mode(), u.Gid)
+	}
+	if err := letRead(path, "no-such-user"); err == nil {
+		t.Error("an unknown user")
 	}
 }

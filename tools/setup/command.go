@@ -73,7 +73,8 @@ func Command(args []string, stdout, stderr io.Writer) int {
 }
 
 // lines are the options alone, for masters that are already configured.
-const lines = `# The same on all masters: a file of /etc/salt/master.d with mode 0600, out of sight of others.
+const lines = `# The same on all masters: a file of /etc/salt/master.d with mode 0600, out of sight of others. With the option user:
+# mode 0640, and the group of that user.
 cluster_id: %s
 cluster_secret: %s
 cluster_isolated_filesystem: True

@@ -190,7 +190,7 @@ func (c Cluster) Config(m lb.Server) string {
 func (c Cluster) Secrets(m lb.Server) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# Copy to /etc/salt/master.d/cluster.conf, mode 0600.")
+	line("# Copy to /etc/salt/master.d/cluster.conf, mode 0600. With the option user: mode 0640, and the group of that user.")
 	line("# The cluster: the same id and secret on all masters. Keep the secret out of sight: it lets a machine join.")
 	line("cluster_id: %s", quoted(c.ID))
 	line("cluster_secret: %s", quoted(c.Secret))
