@@ -14,6 +14,18 @@ import (
 // ErrDown is the error of Query if no master answers on the socket in the configuration's sock_dir.
 var ErrDown = errors.New("no master answers")
 
+// unadorned is the configuration of a user, without the options that change what salt-run prints
+// or that have it not wait for the result.
+func unadorned(dir string, getenv func(string) string) (*config.Options, []config.Warning, error) {
+	o, warnings, err := config.LoadForClient(dir, getenv)
+	if o != nil {
+		o.ShowJID, o.OutputFile = false, ""
+		delete(o.Extra, "async")
+		delete(o.Extra, "quiet")
+	}
+	return o, warnings, err
+}
+
 // Query runs a runner function in the way of salt-run, on the master of the configuration folder
 // dir, and decodes its answer into to, a pointer for package json. args are arguments as on a
 // command line. warnings are the lines that salt-run prints on standard error. The error is
@@ -21,7 +33,8 @@ var ErrDown = errors.New("no master answers")
 func Query(ctx context.Context, getenv func(string) string, dir string, to any, fun string,
 	args ...string) (warnings []string, err error) {
 	var stdout, stderr strings.Builder
-	env := Env{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Getenv: getenv}
+	env := Env{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Getenv: getenv,
+		Load: unadorned}
 	down := false
 	env.Dial = func(ctx context.Context, sockDir string) (Daemon, error) {
 		d, err := Env{}.dial(ctx, &config.Options{SockDir: sockDir})
