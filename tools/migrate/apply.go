@@ -145,6 +145,9 @@ func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, 
 		return err
 	}
 	m.say("wrote    %s", j.Added)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	j.Stopped = true
 	if err := j.save(); err != nil {
 		return err
@@ -251,11 +254,34 @@ func (m *migration) shell(ctx context.Context, command string) error {
 	defer said.Close()
 	cmd.Stdout, cmd.Stderr = said, said // a file, because a started daemon may keep it open
 	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
+	// A terminal that goes does not end it, and with ctx all that it has started ends.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err = cmd.Run()
+	if ctx.Err() != nil && cmd.Process != nil {
+		gone(cmd.Process.Pid)
+	}
+	if err != nil {
 		b, _ := os.ReadFile(said.Name())
 		return fmt.Errorf("%s: %w: %s", command, err, strings.TrimSpace(string(b)))
 	}
 	return nil
+}
+
+// killed bounds the wait for killed processes: one that nobody reaps stays for ever.
+const killed = 10 * time.Second
+
+// gone waits until a killed process group has ended: it may hold the lock of the packages.
+func gone(group int) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(killed); syscall.Kill(-group, 0) == nil; {
+		select {
+		case <-end:
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // until calls check until it returns nil, or the time of --wait has passed.

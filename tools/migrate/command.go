@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 )
@@ -85,16 +87,32 @@ func Command(ctx context.Context, args []string, functions []string, stdout, std
 		return plan(ctx, f, functions, stdout, stderr)
 	}
 	m := &migration{flags: f, functions: functions, out: stdout}
-	if set.Arg(0) == "apply" {
-		err = m.apply(ctx)
-	} else {
-		err = m.rollback(ctx)
-	}
-	if err != nil {
+	if err := m.run(ctx, set.Arg(0)); err != nil {
 		fmt.Fprintf(stderr, "clustermaster migrate %s: %v\n", set.Arg(0), err)
 		return exitBlocked
 	}
 	return exitGood
+}
+
+// run goes on if nobody reads what it says any more. When its terminal goes, apply puts all back,
+// as at SIGTERM, and rollback goes on to its end. SIGHUP stays ignored below nohup.
+func (m *migration) run(ctx context.Context, name string) error {
+	lost := make(chan os.Signal, 1)
+	signal.Notify(lost, syscall.SIGPIPE)
+	defer signal.Stop(lost)
+	hangUp := !signal.Ignored(syscall.SIGHUP)
+	switch {
+	case name == "rollback" && hangUp:
+		signal.Notify(lost, syscall.SIGHUP)
+	case hangUp:
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer stop()
+	}
+	if name == "rollback" {
+		return m.rollback(ctx)
+	}
+	return m.apply(ctx)
 }
 
 func plan(ctx context.Context, f flags, functions []string, stdout, stderr io.Writer) int {
