@@ -174,10 +174,15 @@ func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, 
 	}
 	release()
 	m.say("started  this master; it serves %.1f s after the stop began", time.Since(began).Seconds())
-	if err := m.sameKeys(ctx, o, wanted); err != nil {
+	joined := next.ClusterID != "" && !m.found
+	notes, err := m.sameKeys(ctx, o, wanted, joined)
+	if err != nil {
 		return err
 	}
-	m.say("compared %d keys: all are in the state that they had", len(wanted))
+	m.say("compared %d keys: %d are in the state that they had", len(wanted), len(wanted)-len(notes))
+	for _, note := range notes {
+		m.say("note     %s", note)
+	}
 	var cached string
 	if _, err := cli.Query(ctx, os.Getenv, m.dir, &cached, "cache.migrate"); err != nil {
 		return fmt.Errorf("take over caches: %w", err)
@@ -385,22 +390,36 @@ func states(keys []operator.Key) map[string]string {
 	return out
 }
 
-// sameKeys waits until the running master has the earlier keys.
-func (m *migration) sameKeys(ctx context.Context, o *config.Options,
-	wanted map[string]string) error {
-	return m.until(ctx, func() error {
+// sameKeys waits until the running master has the earlier keys. If it joined a cluster, notes are
+// the keys that it has otherwise.
+func (m *migration) sameKeys(ctx context.Context, o *config.Options, wanted map[string]string,
+	joined bool) (notes []string, err error) {
+	err = m.until(ctx, func() error {
 		keys, err := m.running(ctx, o)
-		if err != nil {
-			return err
+		if err == nil {
+			notes, err = compareKeys(wanted, states(keys), joined)
 		}
-		got := states(keys)
-		for id, state := range wanted {
-			if got[id] != state && (state != keystore.Pending.String() || got[id] == "") {
-				return fmt.Errorf("the key of %s was in %s, and is in %q now", id, state, got[id])
-			}
-		}
-		return nil
+		return err
 	})
+	return notes, err
+}
+
+// compareKeys is an error if a key is missing. A master that joined brings only accepted keys whose
+// ids the cluster does not know; notes are the other differences.
+func compareKeys(wanted, got map[string]string, joined bool) (notes []string, err error) {
+	for _, id := range slices.Sorted(maps.Keys(wanted)) {
+		was, is := wanted[id], got[id]
+		switch {
+		case is == was || was == keystore.Pending.String() && is != "":
+		case joined && is == "" && was != keystore.Accepted.String():
+			notes = append(notes, fmt.Sprintf("the key of %s was in %s; the cluster has none of this id", id, was))
+		case joined && is != "":
+			notes = append(notes, fmt.Sprintf("the key of %s was in %s; the cluster has it in %s, which counts", id, was, is))
+		default:
+			return nil, fmt.Errorf("the key of %s was in %s, and is in %q now", id, was, is)
+		}
+	}
+	return notes, nil
 }
 
 // marks are files in sock_dir that tell Salt's clients that a master runs; Salt's master fails if
@@ -417,6 +436,11 @@ func removeMarks(sock string) {
 // putBack restores the machine for Salt's master as it was before apply. It starts Salt's master
 // also where files could not be restored.
 func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) error {
+	if process(o.PidFile) > 0 {
+		if err := m.giveUpVote(ctx); err != nil && !errors.Is(err, cli.ErrDown) {
+			m.say("note     the members of the cluster are unknown: %v", err)
+		}
+	}
 	if err := os.Remove(j.Added); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -555,20 +579,9 @@ func (m *migration) rollback(ctx context.Context) error {
 func (m *migration) prepare(ctx context.Context, j *journal, o *config.Options,
 	keys []operator.Key) error {
 	settled := time.After(settle)
-	var members struct {
-		Voters []string `json:"voters"`
-	}
-	if _, err := cli.Query(ctx, os.Getenv, m.dir, &members, "cluster.members"); err != nil {
-		return err
-	}
 	m.returnData(ctx, j, o)
-	if len(members.Voters) > 1 && slices.Contains(members.Voters, o.ID) {
-		var left any
-		if _, err := cli.Query(ctx, os.Getenv, m.dir, &left, "cluster.demote", o.ID); err != nil {
-			m.say("note     the vote of this master could not be taken: %v", err)
-		} else {
-			m.say("demoted  %s: the other masters agree without it", o.ID)
-		}
+	if err := m.giveUpVote(ctx); err != nil {
+		return err
 	}
 	if !o.SharedKeys() && !keystore.HasMmap(j.Pki) {
 		if err := m.until(ctx, func() error { return written(j.Pki, states(keys)) }); err != nil {
@@ -582,6 +595,30 @@ func (m *migration) prepare(ctx context.Context, j *journal, o *config.Options,
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// giveUpVote has the other masters, if there are any, agree without this one.
+func (m *migration) giveUpVote(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(m.wait*float64(time.Second)))
+	defer cancel()
+	var members struct {
+		ID     string   `json:"node_id"`
+		Voters []string `json:"voters"`
+	}
+	if _, err := cli.Query(ctx, os.Getenv, m.dir, &members, "cluster.members"); err != nil {
+		return err
+	}
+	if len(members.Voters) < 2 || !slices.Contains(members.Voters, members.ID) {
+		return nil
+	}
+	var left any
+	if _, err := cli.Query(ctx, os.Getenv, m.dir, &left, "cluster.demote", members.ID); err != nil {
+		m.say("note     the vote of this master could not be taken: %v; if the others have no quorum without it, "+
+			"run salt-run cluster.recover on the founder", err)
+		return nil
+	}
+	m.say("demoted  %s: the other masters agree without it", members.ID)
+	return nil
 }
 
 // returnData has the master write caches and jobs where Salt's master reads them.

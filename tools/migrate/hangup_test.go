@@ -1,10 +1,13 @@
 package migrate
 
 import (
+	"context"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -13,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/config"
 	"clustermaster/keystore"
+	"clustermaster/serve/operator"
+	"clustermaster/value"
 )
 
 // box is a configuration with the keys of a master of Salt. ln has its return port.
@@ -77,5 +83,50 @@ func TestRollbackGoesOn(t *testing.T) {
 		"--start", "touch " + started}, nil, &out, &errs)
 	if _, err := os.Stat(started); err != nil {
 		t.Errorf("exit %d, %v\n%s%s", code, err, &out, &errs)
+	}
+}
+
+// voter answers as a master with a vote beside another one.
+type voter struct{ demoted string }
+
+func (v *voter) Run(_ context.Context, r operator.RunRequest, _ func(string, any)) (operator.RunResult, error) {
+	if r.Fun == "cluster.demote" {
+		v.demoted = value.Str(r.Args[0])
+		return operator.RunResult{Return: true}, nil
+	}
+	return operator.RunResult{Return: value.Map{{Key: "node_id", Value: "box2"},
+		{Key: "voters", Value: []any{"box1", "box2"}}}}, nil
+}
+
+func (*voter) Docs(string) value.Map { return nil }
+
+// TestPutBackGivesUpVote: a failed apply leaves the founder its quorum.
+func TestPutBackGivesUpVote(t *testing.T) {
+	dir, _ := box(t)
+	v := new(voter)
+	s, err := operator.Listen(filepath.Join(dir, "sock"), operator.Deps{Runners: v,
+		Log:    slog.New(slog.DiscardHandler),
+		Status: func() operator.Status { return operator.Status{ID: "box2", Serving: true} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	put(t, filepath.Join(dir, "pid"), fmt.Sprint(os.Getpid()))
+	o, _, err := config.Load(filepath.Join(dir, "etc"), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &migration{flags: flags{dir: filepath.Join(dir, "etc"), stop: "false", wait: 60}, out: io.Discard}
+	j := &journal{Added: filepath.Join(dir, "added"), Stopped: true}
+	if err := m.putBack(ctx, j, o); err == nil || v.demoted != "box2" {
+		t.Errorf("demoted %q, %v", v.demoted, err)
 	}
 }

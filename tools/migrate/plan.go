@@ -302,14 +302,17 @@ func (p *Plan) keys(others []string) {
 			switch {
 			case !both && k.State == keystore.Accepted:
 				p.conflict(id, fmt.Sprintf("it is accepted in %s and not known here", dir),
-					"copy "+filepath.Join(dir, "minions", id)+
-						" into the folder minions here, or accept it later")
+					"a master that joins brings it; else copy "+filepath.Join(dir, "minions", id)+
+						" into the folder minions here")
+			case !both && k.State == keystore.Rejected:
+				p.conflict(id, fmt.Sprintf("it is rejected in %s and not known here", dir),
+					"reject it on the founder: a master that joins brings only accepted keys")
 			case both && mine.Pub != k.Pub:
 				p.conflict(id, fmt.Sprintf("its key here differs from that in %s", dir),
 					"find out which the minion has (salt-call --local key.finger there), and delete the other")
 			case both && mine.State != k.State:
 				p.conflict(id, fmt.Sprintf("it is in %s here and in %s in %s", mine.State, k.State,
-					dir), "decide, and make both the same; what is here counts")
+					dir), "decide, and make both the same; in a cluster, what the founder has counts")
 			}
 		}
 		if a, b := masterPub(p.options.PkiDir), masterPub(dir); a != "" && b != "" && a != b {

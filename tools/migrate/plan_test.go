@@ -67,3 +67,31 @@ func TestPackagesThatGo(t *testing.T) {
 		}
 	}
 }
+
+// TestJoinersKeys: a master that joins must bring its accepted keys, and names what differs.
+func TestJoinersKeys(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		was, is             string
+		alone, joined, note bool
+	}{
+		{"minions", "minions", true, true, false},
+		{"minions", "", false, false, false},
+		{"minions", "minions_rejected", false, true, true},
+		{"minions_pre", "minions", true, true, false},
+		{"minions_pre", "", false, true, true},
+		{"minions_rejected", "", false, true, true},
+		{"minions_rejected", "minions", false, true, true},
+	} {
+		wanted, got := map[string]string{"web1": tt.was}, map[string]string{}
+		if tt.is != "" {
+			got["web1"] = tt.is
+		}
+		if notes, err := compareKeys(wanted, got, false); (err == nil) != tt.alone || len(notes) > 0 {
+			t.Errorf("%s, now %q: %q, %v", tt.was, tt.is, notes, err)
+		}
+		if notes, err := compareKeys(wanted, got, true); (err == nil) != tt.joined || len(notes) > 0 != tt.note {
+			t.Errorf("%s, after it joined %q: %q, %v", tt.was, tt.is, notes, err)
+		}
+	}
+}
