@@ -513,18 +513,14 @@ func (m *migration) rollback(ctx context.Context) error {
 	before := connections(o.ListenAddr(o.PublishPort))
 	release := m.hold(o)
 	defer release()
-	keys, err := m.running(ctx, o)
+	keys, err := m.prepare(ctx, j, o)
 	down := errors.Is(err, operator.ErrNoMaster)
 	switch {
 	case down:
 		m.say("note     this master does not run: the keys in %s count, as it wrote them last",
 			j.Pki)
 	case err != nil:
-		return fmt.Errorf("nothing was changed: %w", err)
-	default:
-		if err := m.prepare(ctx, j, o, keys); err != nil {
-			return fmt.Errorf("nothing was changed: %w", err)
-		}
+		return fmt.Errorf("this master goes on: %w", err)
 	}
 	j.State = rollingBack
 	if err := j.save(); err != nil {
@@ -536,7 +532,7 @@ func (m *migration) rollback(ctx context.Context) error {
 	removeMarks(j.Sock)
 	leaveSocket(j.Sock)
 	m.say("stopped  this master")
-	if !down && (o.SharedKeys() || keystore.HasMmap(j.Pki)) {
+	if !down && !j.written(o) {
 		if err := m.writeKeys(j, keys); err != nil {
 			return fmt.Errorf("write keys to %s: %w; run the command again", j.Pki, err)
 		}
@@ -575,26 +571,51 @@ func (m *migration) rollback(ctx context.Context) error {
 }
 
 // prepare gets a running master ready for its end: its vote goes to the other masters, its keys are
-// in pki_dir, and the commands that run get time to end.
-func (m *migration) prepare(ctx context.Context, j *journal, o *config.Options,
-	keys []operator.Key) error {
+// in pki_dir, and the commands that run get time to end. It returns the keys of that moment: other
+// masters may have changed some meanwhile.
+func (m *migration) prepare(ctx context.Context, j *journal, o *config.Options) ([]operator.Key, error) {
 	settled := time.After(settle)
+	if _, err := m.running(ctx, o); err != nil {
+		return nil, err
+	}
 	m.returnData(ctx, j, o)
-	if err := m.giveUpVote(ctx); err != nil {
-		return err
-	}
-	if !o.SharedKeys() && !keystore.HasMmap(j.Pki) {
-		if err := m.until(ctx, func() error { return written(j.Pki, states(keys)) }); err != nil {
-			return err
-		}
-		m.say("wrote    %d keys to %s", len(keys), j.Pki)
-	}
 	select {
 	case <-settled:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
+	keys, err := m.writtenKeys(ctx, j, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.giveUpVote(ctx); err != nil {
+		return nil, err
+	}
+	if keys, err = m.writtenKeys(ctx, j, o); err != nil {
+		return nil, fmt.Errorf("without a vote, which salt-run cluster.promote returns: %w", err)
+	}
+	if j.written(o) {
+		m.say("wrote    %d keys to %s", len(keys), j.Pki)
+	}
+	return keys, nil
+}
+
+// written reports whether the running master keeps the folder of keys as Salt's master reads it.
+func (j *journal) written(o *config.Options) bool {
+	return !o.SharedKeys() && !keystore.HasMmap(j.Pki)
+}
+
+// writtenKeys returns the keys of the running master, as soon as they are in the folder that it
+// writes.
+func (m *migration) writtenKeys(ctx context.Context, j *journal, o *config.Options) (keys []operator.Key,
+	err error) {
+	err = m.until(ctx, func() error {
+		if keys, err = m.running(ctx, o); err == nil && j.written(o) {
+			err = written(j.Pki, states(keys))
+		}
+		return err
+	})
+	return keys, err
 }
 
 // giveUpVote has the other masters, if there are any, agree without this one.

@@ -86,13 +86,30 @@ func TestRollbackGoesOn(t *testing.T) {
 	}
 }
 
-// voter answers as a master with a vote beside another one.
-type voter struct{ demoted string }
+// voter answers as a master with a vote beside another one. The other one accepts web2 while this
+// one writes caches.
+type voter struct {
+	minions string // where it writes keys
+	demoted string
+	keys    []operator.Key
+}
+
+func (v *voter) Lists(context.Context, bool) (operator.KeyLists, error) {
+	return operator.KeyLists{Keys: v.keys}, nil
+}
+
+func (v *voter) Change(context.Context, operator.KeyChange) (operator.KeysChanged, error) {
+	return operator.KeysChanged{}, nil
+}
 
 func (v *voter) Run(_ context.Context, r operator.RunRequest, _ func(string, any)) (operator.RunResult, error) {
 	if r.Fun == "cluster.demote" {
 		v.demoted = value.Str(r.Args[0])
 		return operator.RunResult{Return: true}, nil
+	}
+	if r.Fun == "cluster.return_to_salt" {
+		v.keys = append(v.keys, operator.Key{ID: "web2", State: "minions", Pub: "key"})
+		return operator.RunResult{Return: value.Map{}}, os.WriteFile(filepath.Join(v.minions, "web2"), []byte("key"), 0o600)
 	}
 	return operator.RunResult{Return: value.Map{{Key: "node_id", Value: "box2"},
 		{Key: "voters", Value: []any{"box1", "box2"}}}}, nil
@@ -100,17 +117,16 @@ func (v *voter) Run(_ context.Context, r operator.RunRequest, _ func(string, any
 
 func (*voter) Docs(string) value.Map { return nil }
 
-// TestPutBackGivesUpVote: a failed apply leaves the founder its quorum.
-func TestPutBackGivesUpVote(t *testing.T) {
-	dir, _ := box(t)
-	v := new(voter)
-	s, err := operator.Listen(filepath.Join(dir, "sock"), operator.Deps{Runners: v,
+// serveVoter has v answer in the place of the master of dir.
+func serveVoter(t *testing.T, dir string, v *voter) *config.Options {
+	t.Helper()
+	s, err := operator.Listen(filepath.Join(dir, "sock"), operator.Deps{Runners: v, Keys: v,
 		Log:    slog.New(slog.DiscardHandler),
 		Status: func() operator.Status { return operator.Status{ID: "box2", Serving: true} }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
 	t.Cleanup(func() {
@@ -119,14 +135,41 @@ func TestPutBackGivesUpVote(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	put(t, filepath.Join(dir, "pid"), fmt.Sprint(os.Getpid()))
 	o, _, err := config.Load(filepath.Join(dir, "etc"), os.Getenv)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return o
+}
+
+// TestPutBackGivesUpVote: a failed apply leaves the founder its quorum.
+func TestPutBackGivesUpVote(t *testing.T) {
+	dir, _ := box(t)
+	v := new(voter)
+	o := serveVoter(t, dir, v)
+	put(t, filepath.Join(dir, "pid"), fmt.Sprint(os.Getpid()))
 	m := &migration{flags: flags{dir: filepath.Join(dir, "etc"), stop: "false", wait: 60}, out: io.Discard}
 	j := &journal{Added: filepath.Join(dir, "added"), Stopped: true}
-	if err := m.putBack(ctx, j, o); err == nil || v.demoted != "box2" {
+	if err := m.putBack(t.Context(), j, o); err == nil || v.demoted != "box2" {
 		t.Errorf("demoted %q, %v", v.demoted, err)
+	}
+}
+
+// TestRollbackTakesLateKeys: rollback counts the keys that the master has after its caches were
+// written, and gives up the vote only once they are in the folder.
+func TestRollbackTakesLateKeys(t *testing.T) {
+	dir, _ := box(t)
+	pki := filepath.Join(dir, "pki")
+	v := &voter{minions: filepath.Join(pki, "minions"), keys: []operator.Key{{ID: "web1", State: "minions", Pub: "key"}}}
+	o := serveVoter(t, dir, v)
+	m := &migration{flags: flags{dir: filepath.Join(dir, "etc"), wait: 60}, out: io.Discard}
+	keys, err := m.prepare(t.Context(), &journal{Pki: pki}, o)
+	if err != nil || len(keys) != 2 || v.demoted != "box2" {
+		t.Errorf("%d keys, demoted %q, %v", len(keys), v.demoted, err)
+	}
+	v.demoted, v.minions, m.wait = "", t.TempDir(), 1
+	v.keys = append(v.keys, operator.Key{ID: "web3", State: "minions", Pub: "key"})
+	if _, err := m.prepare(t.Context(), &journal{Pki: pki}, o); err == nil || v.demoted != "" {
+		t.Errorf("keys that are not written: demoted %q, %v", v.demoted, err)
 	}
 }
