@@ -73,7 +73,8 @@ func Inspect(dir string, getenv func(string) string) (*Options, []Verdict, error
 	if err := s.read(path); err != nil {
 		return nil, nil, err
 	}
-	o := &Options{ConfFile: path, Extra: make(map[string]any, len(s.values)), origins: s.origins}
+	o := &Options{ConfFile: path, Extra: make(map[string]any, len(s.values)), origins: s.origins,
+		files: s.files}
 	l := &loader{o: o, warnings: s.warnings}
 	l.aliases(&s)
 	l.hours(&s)

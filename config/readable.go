@@ -10,6 +10,9 @@ import (
 	"syscall"
 )
 
+// Files lists the files of the configuration that were read.
+func (o *Options) Files() []string { return o.files }
+
 // Unreadable says which files of the configuration the option user can't read. The master starts
 // all the same, as root; as that user it and the Python host read them again.
 func (o *Options) Unreadable() (list []string) {

@@ -169,6 +169,10 @@ func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, 
 	if err := m.shell(ctx, m.start); err != nil {
 		return fmt.Errorf("start this master: %w", err)
 	}
+	if list := j.changedConf(o.Files()); len(list) > 0 {
+		return fmt.Errorf("the configuration changed while Salt's package was replaced: %s; give a --start that "+
+			"leaves it, or puts it back before the start", strings.Join(list, ", "))
+	}
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
@@ -454,7 +458,8 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 	}
 	removeMarks(o.SockDir)
 	leaveSocket(o.SockDir)
-	files := errors.Join(copyTree(filepath.Join(j.dir, "before", "pki"), o.PkiDir), m.peers(j, o),
+	files := errors.Join(m.restoreConf(j, j.changedConf(o.Files())),
+		copyTree(filepath.Join(j.dir, "before", "pki"), o.PkiDir), m.peers(j, o),
 		m.aside(j, o.DataDir()))
 	if files != nil {
 		m.say("failed   %v", files)
@@ -470,6 +475,22 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 		return fmt.Errorf("it runs, without all of its former files: %w", files)
 	}
 	return m.forget(j)
+}
+
+// restoreConf puts files of the configuration back as they were before apply.
+func (m *migration) restoreConf(j *journal, list []string) error {
+	for _, path := range list {
+		kept := j.keptConf(path)
+		info, err := os.Lstat(kept)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), copyEntry(kept, path, info)); err != nil {
+			return err
+		}
+		m.say("restored %s", path)
+	}
+	return nil
 }
 
 // aside moves the data of this master, which has stopped, to the journal. Otherwise the next apply
@@ -509,6 +530,14 @@ func (m *migration) rollback(ctx context.Context) error {
 	if j == nil {
 		return fmt.Errorf("no migration is recorded in %s; nothing was changed",
 			stateDir(o.CacheDir))
+	}
+	if !o.HasFile() { // for example after apt purge salt-master
+		if err := m.restoreConf(j, j.changedConf([]string{o.ConfFile})); err != nil {
+			return fmt.Errorf("nothing was changed: %w", err)
+		}
+		if o, _, err = config.Inspect(m.dir, os.Getenv); err != nil {
+			return err
+		}
 	}
 	before := connections(o.ListenAddr(o.PublishPort))
 	release := m.hold(o)

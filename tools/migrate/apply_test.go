@@ -173,3 +173,45 @@ func TestRollbackTakesLateKeys(t *testing.T) {
 		t.Errorf("keys that are not written: demoted %q, %v", v.demoted, err)
 	}
 }
+
+// TestLostConfiguration: apply fails if --start takes a file of the configuration away or replaces
+// it, and puts it back before --undo; rollback puts the main file back.
+func TestLostConfiguration(t *testing.T) {
+	for _, way := range []string{"rm", "echo id: other >"} {
+		dir, ln := box(t)
+		ln.Close() // nothing listens after --undo
+		main := filepath.Join(dir, "etc", "master")
+		text, err := os.ReadFile(main)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out, errs strings.Builder
+		code := Command(t.Context(), []string{"apply", "-c", filepath.Dir(main), "--wait", "2", "--stop", "true",
+			"--start", way + " " + main, "--undo", "cp " + main + " " + dir + "/undone"}, nil, &out, &errs)
+		if code != exitBlocked || !strings.Contains(errs.String(), "the configuration changed while Salt's package was replaced: "+main) {
+			t.Errorf("%s: exit %d\n%s%s", way, code, &out, &errs)
+		}
+		same(t, filepath.Join(dir, "undone"), string(text))
+		same(t, main, string(text))
+	}
+	dir, _ := box(t)
+	main, rest := filepath.Join(dir, "etc", "master"), filepath.Join(dir, "etc", "master.d", "rest.conf")
+	text, err := os.ReadFile(main)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, rest, string(text))
+	if err := os.Rename(main, main+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	j := &journal{Conf: filepath.Dir(main), State: applied, dir: stateDir(filepath.Join(dir, "cache"))}
+	put(t, filepath.Join(j.dir, "before", "conf", "master"), string(text))
+	if err := j.save(); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs strings.Builder
+	Command(t.Context(), []string{"rollback", "-c", j.Conf, "--stop", "false"}, nil, &out, &errs)
+	if same(t, main, string(text)); t.Failed() {
+		t.Log(&out, &errs)
+	}
+}

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,6 +80,31 @@ func (j *journal) save() error {
 		return err
 	}
 	return os.Rename(path+".new", path)
+}
+
+// keptConf is the copy of a file of the configuration; "" if apply copied none.
+func (j *journal) keptConf(path string) string {
+	rel, err := filepath.Rel(j.Conf, path)
+	if err != nil || !filepath.IsLocal(rel) || path == j.Added {
+		return ""
+	}
+	return filepath.Join(j.dir, "before", "conf", rel)
+}
+
+// changedConf lists the files whose contents differ from those before apply.
+func (j *journal) changedConf(files []string) (list []string) {
+	for _, path := range files {
+		kept := j.keptConf(path)
+		if kept == "" {
+			continue
+		}
+		was, err := os.ReadFile(kept)
+		is, gone := os.ReadFile(path)
+		if err == nil && (gone != nil || !bytes.Equal(was, is)) {
+			list = append(list, path)
+		}
+	}
+	return list
 }
 
 // copyTree copies regular files, links and folders; files and folders with their modes and owners.

@@ -156,4 +156,8 @@ missing=$(while read -r f; do grep -qxF "$f" "$root.rpmlist" || echo "$f"; done 
 rm -f "$root.rpmlist" "$root.deblist"
 [ -z "$missing" ] || fail "the rpm lacks: $missing"
 rpm -qp --conflicts --provides "$rpm" 2>/dev/null | grep -c salt-master | grep -qx 2 || fail "the rpm does not replace salt-master"
+for when in preinstall posttrans; do
+    rpm -qp --scripts "$rpm" 2>/dev/null | grep -q "^$when scriptlet" || fail "the rpm has no script $when: Salt's takes /etc/salt/master away"
+done
+rpm -qp --scripts "$rpm" 2>/dev/null | grep -q "^postinstall scriptlet" || fail "the rpm has no script postinstall"
 echo "packages: installation, upgrade, removal and purge work"
