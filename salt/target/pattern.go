@@ -29,9 +29,9 @@ func FullMatcher(expr string) func(s string) bool {
 	return func(string) bool { return false }
 }
 
-// ForbidsFull is MatchFull for what is forbidden: an expression that takes too long to match counts
-// as a match.
-func ForbidsFull(expr, s string) bool {
-	test, ok := pyregex.FullForbids(expr)
+// Forbids reports whether an expression of a blacklist forbids s. One that takes too long to match
+// forbids it.
+func Forbids(expr, s string) bool {
+	test, ok := pyregex.ListForbids(expr)
 	return ok && test(s)
 }

@@ -126,8 +126,7 @@ func (r *Rules) Blocked(user string, funs []string) bool {
 	in := r.now()
 	blocked := func(patterns []string, s string) bool {
 		return slices.ContainsFunc(patterns, func(p string) bool {
-			return target.Glob(p, s) ||
-				target.ForbidsFull(p, s)
+			return target.Glob(p, s) || target.Forbids(p, s)
 		})
 	}
 	return blocked(in.users, user) || slices.ContainsFunc(funs,

@@ -129,6 +129,13 @@ func questions() []question {
 		black(`{"modules": ["cmd.*", "test.echo"]}`, "dave", []string{"test.ping", "test.echo"},
 			"blocked"),
 		black(`{"modules": ["cmd.*"]}`, "dave", "test.ping", true),
+		// of the alternatives, only the last must reach the end
+		black(`{"modules": ["cmd.run|cmd.shell"]}`, "dave", "cmd.run_all", "blocked"),
+		black(`{"modules": ["test.ping|cmd.run|cmd.shell"]}`, "dave", "cmd.run_all", "blocked"),
+		black(`{"modules": ["test.ping|cmd.shell"]}`, "dave", "cmd.shells", true),
+		black(`{"modules": ["(cmd.run|cmd.shell)"]}`, "dave", "cmd.run_all", true),
+		black(`{"users": ["car|dave"]}`, "carol", "test.ping", "blocked"),
+		black(`{"users": ["dave|car"]}`, "carol", "test.ping", true),
 		black(`{}`, "dave", "test.ping", true),
 	}
 }

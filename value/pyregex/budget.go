@@ -45,10 +45,11 @@ func StartIn(b *Budget, expr string) (test func(string) bool, ok bool) {
 // Forbids is Search for forbidden texts: an undecided text counts as a match.
 func Forbids(expr string) (test func(string) bool, ok bool) { return forbids("(?:", expr, ")") }
 
-// FullForbids is Forbids for Python's re.fullmatch.
-func FullForbids(expr string) (test func(string) bool,
-	ok bool) {
-	return forbids(`\A(?:`, expr, `)\z`)
+// ListForbids is Forbids for a list of expressions that Salt puts between \A and \Z without
+// parentheses (expr_match): of the alternatives only the last must reach the end. It matches all
+// that Full matches.
+func ListForbids(expr string) (test func(string) bool, ok bool) {
+	return forbids(`\A(?:`, expr, `\z)`)
 }
 
 func forbids(before, expr, after string) (test func(string) bool, ok bool) {

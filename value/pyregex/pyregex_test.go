@@ -115,7 +115,7 @@ func TestForbids(t *testing.T) {
 		make func(string) (func(string) bool, bool)
 		want bool
 	}{"search": {Search, false}, "full": {Full, false}, "search forbids": {Forbids,
-		true}, "full forbids": {FullForbids, true}} {
+		true}, "list forbids": {ListForbids, true}} {
 		test, ok := c.make(endless)
 		if !ok {
 			t.Fatal("does not compile")
@@ -134,6 +134,34 @@ func TestForbids(t *testing.T) {
 	}
 	if _, ok := Forbids("("); ok {
 		t.Error("( compiles")
+	}
+}
+
+// TestListForbids holds what Salt's expr_match answers.
+func TestListForbids(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		expr, s string
+		want    bool
+	}{
+		{"web|db", "web1", true}, {"web|db", "db", true}, {"web|db", "db1", false},
+		{"web|db|qa", "db1", true}, {"(web|db)", "web1", false}, {"web", "web1", false},
+		{"web|db", "xweb", false}, {"a|ab", "ab", true}, {"(?=w)web|db", "web1", true},
+		{"*web", "web", false},
+	} {
+		test, ok := ListForbids(tt.expr)
+		if got := ok && test(tt.s); got != tt.want {
+			t.Errorf("%q forbids %q: %v", tt.expr, tt.s, got)
+		}
+		if full, ok := Full(tt.expr); ok && full(tt.s) && !tt.want {
+			t.Errorf("%q matches all of %q, and does not forbid it", tt.expr, tt.s)
+		}
+		if Exposed(tt.s, nil, []string{tt.expr}) == tt.want && tt.expr[0] != '*' {
+			t.Errorf("%q, with the blacklist %q: exposed %v", tt.s, tt.expr, tt.want)
+		}
+	}
+	if Exposed("web1", []string{"web|db"}, nil) {
+		t.Error("a whitelist exposes what only starts like an alternative")
 	}
 }
 
@@ -223,7 +251,8 @@ func FuzzLinear(f *testing.F) {
 		if len(expr) > 40 || len(s) > 20 || !printable(s) || !linear(expr) {
 			return
 		}
-		for _, ends := range [][2]string{{`\A(?:`, ")"}, {`\A(?:`, `)\z`}, {"(?:", ")"}} {
+		for _, ends := range [][2]string{{`\A(?:`, ")"}, {`\A(?:`, `)\z`}, {"(?:", ")"},
+			{`\A(?:`, `\z)`}} {
 			re, err := regexp.Compile(ends[0] + expr + ends[1])
 			if err != nil {
 				return
