@@ -9,8 +9,17 @@ import (
 	"time"
 )
 
-// maxQueuedBytes bounds the queue of one listener, besides the number of events.
-const maxQueuedBytes = 64 << 20
+const (
+	// maxQueuedBytes bounds the queue of one listener, besides the number of events.
+	maxQueuedBytes = 64 << 20
+	// maxWrite and maxWriteBytes bound one write, in frames and bytes; one frame may be larger.
+	// Frames count as queued until their write ends.
+	maxWrite      = 64
+	maxWriteBytes = 256 << 10
+	// lastTry is how long a listener that seems to read nothing gets once more. The kernel reports
+	// room for a write only when most of its buffer is empty, but a new write finds any.
+	lastTry = time.Second
+)
 
 // listener is one connection to the publishing socket.
 type listener struct {
@@ -51,12 +60,31 @@ func (l *listener) offer(frame []byte) {
 	}
 }
 
-// take empties the queue.
-func (l *listener) take() (frames [][]byte, full bool) {
+// first returns the frames of the next write. They stay in the queue.
+func (l *listener) first() (frames [][]byte, full bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	frames, l.queue, l.bytes = l.queue, nil, 0
-	return frames, l.full
+	n, size := 0, 0
+	for ; n < min(len(l.queue), maxWrite); n++ {
+		if size += len(l.queue[n]); n > 0 && size > maxWriteBytes {
+			break
+		}
+	}
+	return l.queue[:n], l.full
+}
+
+// written removes the first n frames from the queue.
+func (l *listener) written(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.full {
+		return
+	}
+	for i, f := range l.queue[:n] {
+		l.bytes -= len(f)
+		l.queue[i] = nil
+	}
+	l.queue = l.queue[n:]
 }
 
 var errSlow = errors.New("it reads too slowly")
@@ -83,7 +111,7 @@ func (l *listener) serve() error {
 		<-left
 	}()
 	for {
-		frames, full := l.take()
+		frames, full := l.first()
 		if full {
 			return errSlow
 		}
@@ -99,19 +127,33 @@ func (l *listener) serve() error {
 		for i, f := range frames {
 			parts[i] = f[cut:]
 		}
-		// fails only on a closed connection, as the write then does
-		_ = l.conn.SetWriteDeadline(time.Now().Add(l.s.opts.WriteTimeout))
-		_, err := parts.WriteTo(l.conn)
-		l.sent.Store(true)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		err := l.write(parts)
+		if _, full := l.first(); full || errors.Is(err, os.ErrDeadlineExceeded) {
 			return errSlow
 		}
 		if err != nil {
-			if _, full := l.take(); full {
-				return errSlow
-			}
 			return nil // the other end has left
 		}
+		l.written(len(frames))
 		l.s.metrics.told.Add(float64(len(frames)))
+	}
+}
+
+// write writes parts. It gives up when the other end has read nothing for the time that it has.
+func (l *listener) write(parts net.Buffers) error {
+	patience := l.s.opts.WriteTimeout
+	for {
+		// fails only on a closed connection, as the write then does
+		_ = l.conn.SetWriteDeadline(time.Now().Add(patience))
+		n, err := parts.WriteTo(l.conn)
+		l.sent.Store(true)
+		switch {
+		case !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 && patience == lastTry:
+			return err
+		case n > 0:
+			patience = l.s.opts.WriteTimeout
+		default:
+			patience = lastTry
+		}
 	}
 }

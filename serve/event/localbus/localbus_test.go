@@ -223,6 +223,40 @@ func TestSlowListener(t *testing.T) {
 	}
 }
 
+
+// it; one that reads nothing is disconnected.
+func TestSteadyListener(t *testing.T) {
+	t.Parallel()
+	w := serve(t, Options{WriteTimeout: 500 * time.Millisecond})
+	steady := w.listen(t)
+	const events, crawled = 2000, 40
+	data := value.Map{{Key: "x", Value: strings.Repeat("x", 4096)}}
+	for i := range events {
+		w.bus.Fire("x", data)
+		if i == crawled { // more than the kernel takes is queued for both
+			w.listen(t)
+		}
+	}
+	r := bufio.NewReader(steady)
+	crawl, walk := time.NewTicker(50*time.Millisecond), time.NewTicker(time.Millisecond)
+	defer crawl.Stop()
+	defer walk.Stop()
+	for i := range events {
+		pace := walk
+		if i < crawled {
+			pace = crawl
+		}
+		<-pace.C
+		if _, err := readBody(r, 1<<22); err != nil {
+			t.Fatalf("after %d events: %v; log: %s", i, err, w.log)
+		}
+	}
+	eventually(t, func() bool { return figure(t, w.s.metrics.listeners) == 1 })
+	if n := figure(t, w.s.metrics.dropped); n != 1 {
+		t.Errorf("%v listeners were disconnected, want the one that reads nothing: %s", n, w.log)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	w := serve(t, Options{MaxEvent: 1000,
