@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/cronexpr"
+
+	"clustermaster/value/dateutil"
 )
 
 // cron is a line of cron: minute, hour, day, month, day of the week, and optionally second.
@@ -23,8 +25,7 @@ func (c cron) next(t time.Time) time.Time {
 	if n.IsZero() {
 		return n
 	}
-	return time.Date(n.Year(), n.Month(), n.Day(), n.Hour(), n.Minute(), n.Second(), 0,
-		t.Location())
+	return dateutil.OnClock(n, t.Location())
 }
 
 var cronNames = map[string]string{"@midnight": "@daily", "@annually": "@yearly"}

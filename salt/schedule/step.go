@@ -83,9 +83,7 @@ func (e *Entry) next(s fsm.Scheduled, c Clock) time.Time {
 	case e.cron != nil:
 		return e.cron.next(c.Now)
 	case !e.once.IsZero():
-		o := e.once
-		return time.Date(o.Year(), o.Month(), o.Day(), o.Hour(), o.Minute(), o.Second(),
-			o.Nanosecond(), c.Now.Location())
+		return dateutil.OnClock(e.once, c.Now.Location())
 	}
 	var first time.Time
 	for _, w := range e.whens {

@@ -2,11 +2,13 @@ package schedule
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata" // the zones of the test
 
 	"clustermaster/cluster/fsm"
+	"clustermaster/value/dateutil"
 )
 
 // A job of the night runs once in each night, also in those in which the clock is put forward or
@@ -45,6 +47,90 @@ func TestSummerTime(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHoursOfSummerTime: what would run in the hour that summer time skips runs at its end, also
+// west of Greenwich.
+func TestHoursOfSummerTime(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		zone, day, text string
+		want            []string
+	}{
+		{"America/New_York", "2026-03-08", "0 * * * *", []string{"00:00", "01:00", "03:00", "04:00"}},
+		{"America/New_York", "2026-03-08", "30 2 * * *", []string{"03:00"}},
+		{"America/New_York", "2026-03-08", "0 1,2 * * *", []string{"01:00", "03:00"}},
+		{"America/New_York", "2026-03-08", "30 2,3 * * *", []string{"03:00", "03:30"}},
+		{"America/New_York", "2026-11-01", "0 * * * *",
+			[]string{"00:00", "01:00", "02:00", "03:00", "04:00"}},
+		{"America/New_York", "2026-11-01", "30 1 * * *", []string{"01:30"}},
+		{"Europe/Berlin", "2026-03-29", "0 * * * *", []string{"00:00", "01:00", "03:00", "04:00"}},
+		{"Europe/Berlin", "2026-03-29", "30 2 * * *", []string{"03:00"}},
+		{"America/Santiago", "2026-09-06", "0 0 * * *", []string{"01:00"}},
+		{"America/New_York", "2026-03-08", "when 2:30am", []string{"03:00"}},
+		{"America/New_York", "2026-03-08", "once 2026-03-08T02:30:00", []string{"03:00"}},
+	} {
+		zone, err := time.LoadLocation(tt.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		day, err := time.Parse(time.DateOnly, tt.day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := entryOf(t, tt.text)
+		var hours []string
+		evening := dateutil.OnClock(day, zone).Add(-10 * time.Minute)
+		runsOf(t, e, fsm.Scheduled{}, Clock{Now: evening, Window: time.Minute},
+			time.Date(day.Year(), day.Month(), day.Day(), 4, 1, 0, 0, zone), func(at time.Time) {
+				hours = append(hours, at.Format("15:04"))
+			})
+		if !slices.Equal(hours, tt.want) {
+			t.Errorf("%s in %s, %s: runs at %v, want %v", tt.text, tt.zone, tt.day, hours, tt.want)
+		}
+	}
+}
+
+// entryOf makes an entry of a line of cron, or a time after the word when or once.
+func entryOf(t *testing.T, text string) *Entry {
+	t.Helper()
+	e := &Entry{Name: "j", Function: "f", Enabled: true, JIDInclude: true, MaxRunning: 1}
+	kind, at, _ := strings.Cut(text, " ")
+	var err error
+	switch kind {
+	case "when":
+		var w dateutil.When
+		w, err = dateutil.Parse(at)
+		e.whens = append(e.whens, w)
+	case "once":
+		e.once, err = strptime(at, "%Y-%m-%dT%H:%M:%S")
+	default:
+		var c cron
+		c, err = parseCron(text)
+		e.cron = &c
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// runsOf steps an entry each second from c.Now to end, calls ran for each run, and returns its
+// state.
+func runsOf(t *testing.T, e *Entry, state fsm.Scheduled, c Clock, end time.Time,
+	ran func(at time.Time)) fsm.Scheduled {
+	t.Helper()
+	c.Random = func(int64) int64 { return 0 }
+	for ; c.Now.Before(end); c.Now = c.Now.Add(time.Second) {
+		next, d, err := e.Step(state, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state = next; d.Run {
+			ran(c.Now)
+		}
+	}
+	return state
 }
 
 // A step depends on its arguments only, and one at which nothing is due changes nothing.

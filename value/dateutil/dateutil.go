@@ -356,10 +356,25 @@ func (w When) On(now time.Time) (time.Time, error) {
 		w.second > 59 {
 		return time.Time{}, errors.New("there is no such time")
 	}
-	t := time.Date(year, time.Month(month), day, w.hour, w.minute, w.second, w.nano, now.Location())
+	t := time.Date(year, time.Month(month), day, w.hour, w.minute, w.second, w.nano, time.UTC)
 	if w.weekday >= 0 && !given {
-		t = time.Date(year, time.Month(month), day+(w.weekday-int(t.Weekday())+7)%7, w.hour,
-			w.minute, w.second, w.nano, now.Location())
+		t = t.AddDate(0, 0, (w.weekday-int(t.Weekday())+7)%7)
 	}
-	return t, nil
+	return OnClock(t, now.Location()), nil
+}
+
+// OnClock returns when the clock of a place shows what wall shows in UTC. If summer time skips
+// that, it is the moment at which the clock is put forward.
+func OnClock(wall time.Time, place *time.Location) time.Time {
+	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(),
+		wall.Second(), wall.Nanosecond(), place)
+	_, offset := t.Zone()
+	start, end := t.ZoneBounds()
+	switch shown := t.Add(time.Duration(offset) * time.Second); {
+	case shown.Before(wall):
+		return end
+	case shown.After(wall):
+		return start
+	}
+	return t
 }

@@ -223,8 +223,8 @@ func TestSlowListener(t *testing.T) {
 	}
 }
 
-
-// it; one that reads nothing is disconnected.
+// TestSteadyListener: a listener that reads all the time loses nothing, however long it takes for
+// the queue; one that reads nothing is disconnected.
 func TestSteadyListener(t *testing.T) {
 	t.Parallel()
 	w := serve(t, Options{WriteTimeout: 500 * time.Millisecond})
