@@ -41,6 +41,9 @@ func (e *Entry) Step(s fsm.Scheduled, c Clock) (fsm.Scheduled, Decision, error) 
 		s.Entry = e.hash
 	}
 	s.Name = e.Name
+	if e.once.IsZero() && s.Last.After(c.Now.Add(c.Window)) {
+		s.Last = time.Time{} // by a clock that was ahead
+	}
 	if e.parked(s, c) {
 		s.Next, s.Splay = time.Time{}, time.Time{}
 	}
@@ -69,10 +72,17 @@ func (e *Entry) Step(s fsm.Scheduled, c Clock) (fsm.Scheduled, Decision, error) 
 	return s, d, nil
 }
 
-// parked reports whether an entry with an interval is due later than one interval from now, because
-// the clock that set its time was ahead.
+// parked reports whether an entry is due later than one interval from now, or than its next time
+// after the last run, because the clock that set its time was ahead.
 func (e *Entry) parked(s fsm.Scheduled, c Clock) bool {
-	return e.interval > 0 && s.Next.Sub(c.Now) > e.interval+c.Window
+	switch {
+	case e.interval > 0:
+		return s.Next.Sub(c.Now) > e.interval+c.Window
+	case !e.once.IsZero():
+		return false
+	}
+	n := e.next(s, c)
+	return !n.IsZero() && n.Before(s.Next) && n.After(s.Last)
 }
 
 // next returns when an entry is due next, from its state; zero if unknown.

@@ -157,32 +157,52 @@ func TestStepIsPure(t *testing.T) {
 	}
 }
 
-// A leader whose clock was a day ahead said when an interval's run is due next; the right clock
-// does not wait for that.
+// A leader whose clock was a day ahead said when a run is due next; the right clock takes it back.
+// A clock that goes back by less than the window causes no second run.
 func TestAFastClockDoesNotPark(t *testing.T) {
 	t.Parallel()
-	for _, spread := range []*splay{nil, {1, 30}} {
-		e := &Entry{Name: "j", Function: "f", Enabled: true, JIDInclude: true, MaxRunning: 1,
-			interval: time.Minute, splay: spread}
-		now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-		c := Clock{Now: now.AddDate(0, 0, 1), Window: time.Second,
-			Random: func(int64) int64 { return 0 }}
-		state, _, err := e.Step(fsm.Scheduled{}, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		runs := 0
-		for c.Now = now; c.Now.Before(now.Add(5 * time.Minute)); c.Now = c.Now.Add(time.Second) {
-			next, d, err := e.Step(state, c)
-			if err != nil {
-				t.Fatal(err)
+	minutely := func(s *splay) *Entry {
+		return &Entry{Name: "j", Function: "f", Enabled: true, JIDInclude: true, MaxRunning: 1,
+			interval: time.Minute, splay: s}
+	}
+	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		e    *Entry
+		runs int // in 5 minutes
+	}{
+		"interval":            {minutely(nil), 4},
+		"interval with splay": {minutely(&splay{1, 30}), 4},
+		"cron":                {entryOf(t, "* * * * *"), 4},
+		"hour of cron":        {entryOf(t, "3 10 * * *"), 1},
+		"when":                {entryOf(t, "when 10:03am"), 1},
+		"once":                {entryOf(t, "once 2026-11-21T10:03:00"), 1},
+	} {
+		clock := func(at time.Time) Clock { return Clock{Now: at, Window: 5 * time.Second} }
+		var ahead, state fsm.Scheduled
+		for _, began := range []time.Time{now, now.Add(3 * time.Minute)} { // at rest, or just ran
+			fast := began.AddDate(0, 0, 1)
+			ahead = runsOf(t, tt.e, fsm.Scheduled{}, clock(fast), fast.Add(time.Second),
+				func(time.Time) {})
+			runs := 0
+			state = runsOf(t, tt.e, ahead, clock(now), now.Add(5*time.Minute),
+				func(time.Time) { runs++ })
+			if runs < tt.runs {
+				t.Errorf("%s, after a clock at %v: %d runs in 5 minutes, want %d", name, fast, runs,
+					tt.runs)
 			}
-			if state = next; d.Run {
-				runs++
-			}
 		}
-		if runs < 3 {
-			t.Errorf("splay %v: %d runs in 5 minutes", spread, runs)
+		state = fsm.Scheduled{}
+		runs, right := 0, 0
+		count := func(time.Time) { runs++ }
+		for at := now.Add(-time.Second); at.Before(now.Add(5*time.Minute - 2*time.Second)); {
+			// three seconds forward, two back
+			state = runsOf(t, tt.e, state, clock(at), at.Add(3*time.Second), count)
+			at = at.Add(time.Second)
+		}
+		runsOf(t, tt.e, fsm.Scheduled{}, clock(now.Add(-time.Second)), now.Add(5*time.Minute),
+			func(time.Time) { right++ })
+		if runs != right {
+			t.Errorf("%s: %d runs with a clock that steps back, %d without", name, runs, right)
 		}
 	}
 }
