@@ -14,11 +14,12 @@ import (
 func Returners(o *config.Options) returner.Options {
 	values, _ := Value(o.Extra).(value.Map)
 	out := returner.Options{
-		Events: texts(values, "event_return"),
-		Allow:  texts(values, "event_return_whitelist"),
-		Deny:   texts(values, "event_return_blacklist"),
-		Queue:  int(whole(values, "event_return_queue")),
-		MaxAge: time.Duration(whole(values, "event_return_queue_max_seconds")) * time.Second,
+		Events:  texts(values, "event_return"),
+		Allow:   texts(values, "event_return_whitelist"),
+		Deny:    texts(values, "event_return_blacklist"),
+		Queue:   int(whole(values, "event_return_queue")),
+		MaxAge:  time.Duration(whole(values, "event_return_queue_max_seconds")) * time.Second,
+		Timeout: o.PythonTimeout,
 	}
 	if name := values.String("event_return"); name != "" {
 		out.Events = []string{name}

@@ -380,12 +380,15 @@ func (s *Session) Has(ctx context.Context, name string) (bool, error) {
 func (h *Host) Keeper() *Session { return &Session{h: h, job: true} }
 
 // HandOver passes items to a returner, and returns how many it has accepted; why is the reason why
-// it did not accept more, or "". An item is a map with a kind: event (tag, data), load (jid, load,
-// minions), minions (jid, minions, syndic), return (jid, load, end) or result (load). The error
-// means that the call failed; how many were accepted is then unknown.
-func (s *Session) HandOver(ctx context.Context, returner string, items []any) (taken int,
-	why string, err error) {
-	v, err := s.Call(ctx, Call{Kind: handOver, Fun: returner, Args: items})
+// it did not accept more, or "". It begins no further item after a time: then it has accepted fewer
+// without a reason. An item is a map with a kind: event (tag, data), load (jid, load, minions),
+// minions (jid, minions, syndic), return (jid, load, end) or result (load). Events in a row are one
+// call of the returner. The error means that the call failed; how many were accepted is then
+// unknown.
+func (s *Session) HandOver(ctx context.Context, returner string, items []any,
+	within time.Duration) (taken int, why string, err error) {
+	v, err := s.Call(ctx, Call{Kind: handOver, Fun: returner, Args: items,
+		Kwargs: value.Map{{Key: "within", Value: within.Seconds()}}})
 	if err != nil {
 		return 0, "", err
 	}

@@ -967,10 +967,13 @@ class Bound:
 
         return sorted(salt.roster.Roster(self.opts, self.opts.get("roster", "flat")).targets(tgt, tgt_type))
 
-    def hand_over(self, name, items):
-        """Give a returner what waits for it. Returns how many items it took, and why not more."""
-        done = 0
+    def hand_over(self, name, items, within):
+        """Give a returner what waits for it, and begin nothing after so many seconds. Returns how many items it took, and
+        why it refused the next."""
+        done, end = 0, time.monotonic() + within
         for count, calls in steps(items):
+            if done and time.monotonic() >= end:
+                break
             for fun, args, kwargs in calls:
                 try:
                     function, file = self.find("returner", f"{name}.{fun}")
@@ -1304,7 +1307,7 @@ class Child:
         if kind == "grains":
             return self.bound.machine()
         if kind == "hand over":
-            return self.bound.hand_over(name, message["args"])
+            return self.bound.hand_over(name, message["args"], message["kwargs"]["within"])
         if kind == "engine":
             self.records.endless = True
             self.bound.call(kind, name, message)

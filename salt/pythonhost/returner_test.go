@@ -41,6 +41,10 @@ def returner(ret):
             import time
 
             time.sleep(600)
+        if ret["return"] == "slow":
+            import time
+
+            time.sleep(0.2)
         if ret["return"] == "odd":
             log.error("an odd return")
         _write("return", ret)
@@ -73,7 +77,7 @@ func TestReturners(t *testing.T) {
 			defer session.Close()
 			give := func(items ...any) string {
 				t.Helper()
-				n, why, err := session.HandOver(t.Context(), "rows", items)
+				n, why, err := session.HandOver(t.Context(), "rows", items, time.Minute)
 				return fmt.Sprint(n, " ", why, " ", err)
 			}
 			event := func(tag string) value.Map {
@@ -112,10 +116,17 @@ func TestReturners(t *testing.T) {
 				"took longer than 5s") {
 				t.Errorf("one that hangs: %s", got)
 			}
-			n, why, err := session.HandOver(t.Context(), "none", []any{job})
+			n, why, err := session.HandOver(t.Context(), "none", []any{job}, time.Minute)
 			if n != 0 || err != nil || !strings.Contains(why, "'none.save_load' is not available") {
 				t.Errorf("an unknown returner: %d %s %v", n, why, err)
 			}
+			slow := []any{ret("slow"), ret("slow"), ret("slow")}
+			n, why, err = session.HandOver(t.Context(), "rows", slow, 300*time.Millisecond)
+			if n < 1 || n == len(slow) || why != "" || err != nil {
+				t.Errorf("%d slow items of %d within a time: %s %v", n, len(slow), why, err)
+			}
+			written := strings.Repeat("load [\"1\", {\"return\": \"slow\"}, null]\n"+
+				"return [{\"return\": \"slow\"}]\nend [\"1\", \"now\"]\n", n)
 			v, err := session.Call(t.Context(), Call{Kind: Returner, Fun: "rows.get_load",
 				Args: []any{"7"}})
 			if fmt.Sprint(v) != "[{jid 7} {id master1}]" || err != nil {
@@ -132,7 +143,7 @@ load ["1", {"return": "odd"}, null]
 return [{"return": "odd"}]
 end ["1", "now"]
 `
-			if string(rows) != want || err != nil {
+			if want += written; string(rows) != want || err != nil {
 				t.Errorf("rows %v\n%swant\n%s", err, rows, want)
 			}
 		})

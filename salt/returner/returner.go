@@ -24,6 +24,7 @@ type Options struct {
 	ExtJobCache string        // ext_job_cache: gets the jobs; minions write the returns
 	JobCache    string        // master_job_cache: gets jobs and returns; "": the cluster's own
 	Schedule    []string      // named by entries of the schedule
+	Timeout     time.Duration // python_timeout, which ends a call; 0: a minute
 }
 
 // Needed reports whether any returner is named.
@@ -37,7 +38,8 @@ func (o Options) Source() string { return cmp.Or(o.ExtJobCache, o.JobCache) }
 
 // Session is a process that runs returners; see pythonhost.Session.
 type Session interface {
-	HandOver(ctx context.Context, returner string, items []any) (taken int, why string, err error)
+	HandOver(ctx context.Context, returner string, items []any,
+		within time.Duration) (taken int, why string, err error)
 	Stale() bool
 	Close()
 }
@@ -68,6 +70,7 @@ func New(d Deps, o Options) *Returners {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
 	d.Log = d.Log.With("component", "returner")
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
 	r := &Returners{d: d, o: o}
 	for _, name := range o.Events {
 		r.events = append(r.events, r.worker("event_return", name, o.Queue, o.MaxAge))
@@ -99,7 +102,7 @@ func (r *Returners) has(queue string) bool {
 func (r *Returners) worker(option, returner string, least int, age time.Duration) string {
 	queue := option + "/" + returner
 	r.workers = append(r.workers, &worker{r: r, queue: queue, option: option, returner: returner,
-		least: max(1, least), age: age, limit: maxItems, window: probes,
+		least: max(1, least), age: age, limit: firstItems, window: probes,
 		old: r.d.Box.Len(queue)})
 	return queue
 }

@@ -27,9 +27,12 @@ type table struct {
 	only   int    // then it goes down after this many rows; 0: it does not
 	closed int
 	slow   time.Duration
+	each   time.Duration // what one row takes; a call that takes longer than a minute is killed
 }
 
-func (d *table) HandOver(ctx context.Context, _ string, items []any) (int, string, error) {
+func (d *table) HandOver(ctx context.Context, _ string, items []any, _ time.Duration) (int, string,
+	error) {
+	began := time.Now()
 	select {
 	case <-time.After(d.slow):
 	case <-ctx.Done():
@@ -44,6 +47,9 @@ func (d *table) HandOver(ctx context.Context, _ string, items []any) (int, strin
 		tag := item.(value.Map).String("tag")
 		if d.hates != "" && strings.HasPrefix(tag, d.hates) {
 			return i, "it does not like " + tag, nil
+		}
+		if time.Sleep(d.each); time.Since(began) > time.Minute {
+			return 0, "", errors.New("killed")
 		}
 		d.rows = append(d.rows, tag)
 		if d.only > 0 {
@@ -123,11 +129,12 @@ type process struct {
 	missing bool
 }
 
-func (p process) HandOver(ctx context.Context, returner string, items []any) (int, string, error) {
+func (p process) HandOver(ctx context.Context, returner string, items []any,
+	within time.Duration) (int, string, error) {
 	if p.missing {
 		return 0, "'db.event_return' is not available.", nil
 	}
-	return p.table.HandOver(ctx, returner, items)
+	return p.table.HandOver(ctx, returner, items, within)
 }
 
 // TestCopiedLater: a returner that is copied to the master after items came for it gets them at the
@@ -191,6 +198,35 @@ func TestDown(t *testing.T) {
 		if n := lines.count("takes items again"); n != 1 {
 			t.Errorf("the log says %d times that it is back", n)
 		}
+		stop()
+	})
+}
+
+// TestSlow: a call with as many events as may wait would be killed before it has written all. Each
+// is written once.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "box")
+	synctest.Test(t, func(t *testing.T) {
+		d := &table{each: 150 * time.Millisecond}
+		r, lines, stop := running(t, dir, d, one)
+		var want []string
+		for n := range 2000 {
+			want = append(want, fmt.Sprintf("e%04d", n))
+			fire(r, want[n])
+		}
+		time.Sleep(10 * time.Minute)
+		if got := d.has(); got != strings.Join(want, " ") {
+			t.Errorf("%d rows for %d events", len(strings.Fields(got)), len(want))
+		}
+		if n := lines.count("returner takes no items"); n != 0 {
+			t.Errorf("%d calls failed", n)
+		}
+		d.set(func() {
+			if n := len(d.calls); n > 70 {
+				t.Errorf("%d calls", n)
+			}
+		})
 		stop()
 	})
 }

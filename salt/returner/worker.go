@@ -13,6 +13,8 @@ import (
 // Bounds of a call and of the pauses between failing calls.
 const (
 	maxItems             = 500
+	firstItems           = 16 // while it is unknown how long one takes
+	share                = 10 // a call may use this part of python_timeout, because items differ
 	maxBytes             = 4 << 20
 	firstPause, maxPause = 200 * time.Millisecond, 30 * time.Second
 	triesAlone           = 5                // of an item before later ones are tried
@@ -118,12 +120,16 @@ func (w *worker) step(ctx context.Context) time.Duration {
 	if err != nil || len(items) == 0 {
 		return w.failed("", err, 0)
 	}
+	began := time.Now()
 	taken, why, err := w.hand(ctx, items)
 	if taken > 0 {
 		w.tries, w.next, w.window = 0, 0, probes
 	}
 	if err == nil && why == "" {
 		w.fine()
+		if took := time.Since(began); took > 0 { // a call that is cut off repeats what it wrote
+			w.limit = max(1, min(w.limit, int(time.Duration(taken)*w.within()/took)))
+		}
 		return 0
 	}
 	if ctx.Err() != nil {
@@ -159,13 +165,16 @@ func (w *worker) hand(ctx context.Context, items []outbox.Item) (taken int, why 
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastCall, cancel) })
 	defer stop()
-	taken, why, err = w.session.HandOver(call, w.returner, values)
+	taken, why, err = w.session.HandOver(call, w.returner, values, w.within())
 	if taken > 0 {
 		err = errors.Join(err, w.r.d.Box.Take(w.queue, items[:taken]...))
 		w.old -= min(taken, w.old)
 	}
 	return taken, why, err
 }
+
+// within is how long a call should take.
+func (w *worker) within() time.Duration { return w.r.o.Timeout / share }
 
 // past tries items after the first one, at each call those after the ones that it has tried; after
 // the last one it begins anew. If the returner takes one of them but still refuses the first, it
