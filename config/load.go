@@ -284,7 +284,8 @@ func ofReturner(name string, values value.Map) bool {
 	if !dotted || module == "returner" {
 		return dotted
 	}
-	for _, option := range []string{"event_return", "ext_job_cache", "master_job_cache"} {
+	for _, option := range []string{"event_return", "ext_job_cache", "master_job_cache",
+		"schedule_returner"} {
 		v, _ := values.Get(option)
 		list, isList := v.([]any)
 		if v == module || isList && slices.Contains(list, any(module)) {

@@ -33,7 +33,7 @@ func (l *loader) checkSchedule() {
 			l.warn("schedule",
 				"%s has no time and is not run: write seconds, minutes, hours, days, cron, when or once", name)
 		}
-		if has("returner") {
+		if has("returner") || !isEmpty(l.o.Extra["schedule_returner"]) {
 			if _, err := saltpython.Find(l.o.PythonHost); err != nil {
 				l.warn("schedule",
 					"%s has a returner, a module in Python, and its returns are events only: %v", name,

@@ -104,7 +104,8 @@ var undeclared = map[string]string{
 	"executor_opts": "dict|str", "metadata": "dict|str", "mktoken": "bool",
 	"module_executors": "list|str", "progress": "bool", "quiet": "bool", "return_config": "str",
 	"return_kwargs": "dict|str", "start_event": "bool", "static": "bool", "subset": "int",
-	"verbose": "bool",
+	"verbose":           "bool",
+	"schedule_returner": "list|str", // of the schedule
 }
 
 // ofBackEnds are options of external_auth's back ends, which Salt reads without declaring them.

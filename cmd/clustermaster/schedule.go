@@ -23,7 +23,7 @@ func (r *process) openSchedule() {
 		Fire:    r.bus.Fire, NewJID: r.newJID, Now: r.node.Now,
 	},
 		schedule.Options{Entries: entries, ID: o.ID, Node: r.node.Self().Node, Alone: r.port == nil,
-			Window: o.LoopInterval}, r.log, r.reg)
+			Window: o.LoopInterval, Returners: settings.ScheduleReturners(o)}, r.log, r.reg)
 }
 
 // runSchedule runs the schedule once this master has the cluster's state.

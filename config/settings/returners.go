@@ -31,13 +31,19 @@ func Returners(o *config.Options) returner.Options {
 	entries, _ := Value(o.Schedule).(value.Map)
 	for _, e := range entries {
 		entry, _ := e.Value.(value.Map)
-		for _, name := range schedule.Returners(entry) {
+		returner, _ := entry.Get("returner")
+		for _, name := range slices.Concat(schedule.Returners(returner), ScheduleReturners(o)) {
 			if !slices.Contains(out.Schedule, name) {
 				out.Schedule = append(out.Schedule, name)
 			}
 		}
 	}
 	return out
+}
+
+// ScheduleReturners lists the returners of every entry of the schedule.
+func ScheduleReturners(o *config.Options) []string {
+	return schedule.Returners(Value(o.Extra["schedule_returner"]))
 }
 
 // whole returns an option that is a number from 0 on.

@@ -153,9 +153,9 @@ func (g globals) entry(name string, m value.Map) (e *Entry, notes []string, err 
 	return e, notes, errors.Join(e.times(m), e.spans(m, g))
 }
 
-// Returners lists the returners that an entry names, each once.
-func Returners(entry value.Map) (names []string) {
-	v, _ := entry.Get("returner")
+// Returners lists the returners that an entry's returner or the option schedule_returner names,
+// each once.
+func Returners(v any) (names []string) {
 	list, isList := v.([]any)
 	if !isList {
 		list = []any{v}
@@ -202,7 +202,8 @@ func (e *Entry) flags(m value.Map) (notes []string) {
 				"The metadata parameter must be specified as a dictionary.  Ignoring.")
 		}
 	}
-	e.Returners = Returners(m)
+	returner, _ := m.Get("returner")
+	e.Returners = Returners(returner)
 	e.ReturnConfig, _ = m.Get("return_config")
 	e.ReturnArgs, _ = m.Get("return_kwargs")
 	for _, key := range []string{"run_explicit", "skip_explicit"} {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ type Options struct {
 	// stand-alone: the schedule starts anew with this process, so no earlier state counts
 	Alone  bool
 	Window time.Duration // loop_interval: see Clock
+	// Returners receive the result of every entry (schedule_returner).
+	Returners []string
 }
 
 // Cluster is the cluster as the schedule sees it.
@@ -307,7 +310,13 @@ func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
 	if e.NoCache {
 		ret = ret.Set("jid", "nocache")
 	}
-	if len(e.Returners) > 0 { // they get the job under its own id
+	returners := slices.Clone(e.Returners)
+	for _, name := range s.opts.Returners {
+		if !slices.Contains(returners, name) {
+			returners = append(returners, name)
+		}
+	}
+	if len(returners) > 0 { // they get the job under its own id
 		ret = ret.Set("jid", jid)
 	}
 	if e.Metadata != nil {
@@ -327,14 +336,14 @@ func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
 		value.Pair{Key: "retcode", Value: int64(out.Retcode)},
 		value.Pair{Key: "success", Value: out.Err == nil},
 	)
-	if out.Err == nil && len(e.Returners) > 0 {
+	if out.Err == nil && len(returners) > 0 {
 		if e.ReturnConfig != nil {
 			ret = append(ret, value.Pair{Key: "ret_config", Value: e.ReturnConfig})
 		}
 		if e.ReturnArgs != nil {
 			ret = append(ret, value.Pair{Key: "ret_kwargs", Value: e.ReturnArgs})
 		}
-		for _, name := range e.Returners {
+		for _, name := range returners {
 			if s.deps.Return != nil {
 				s.deps.Return(name, ret.Without("cmd"))
 			}

@@ -26,6 +26,7 @@ type masters struct {
 	runs  []string   // TIME NAME NODE
 	fired []value.Map
 	given []string                 // to returners
+	every []string                 // schedule_returner
 	going map[string]chan struct{} // of runs that wait
 	block bool                     // runs wait
 	down  map[string]bool
@@ -158,7 +159,7 @@ func (m *masters) start(ctx context.Context, node, option string, alone bool) *o
 			m.given = append(m.given, fmt.Sprint(returner, " ", result.Without("pid")))
 		},
 	}, Options{Entries: entries, ID: node +
-		"_master", Node: node, Alone: alone, Window: time.Minute}, nil, nil)
+		"_master", Node: node, Alone: alone, Window: time.Minute, Returners: m.every}, nil, nil)
 	go func() { _ = s.Run(ctx) }()
 	return o
 }
@@ -460,6 +461,30 @@ func TestReturners(t *testing.T) {
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// TestReturnersOfAll: schedule_returner gets the results of all entries, each once.
+func TestReturnersOfAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, m *masters) {
+		m.every = []string{"all", "db"}
+		m.start(ctx, "m1", `{one: {function: f, hours: 1, returner: db},
+ two: {function: f, hours: 1, return_config: alt}}`, false).set(true, false)
+		time.Sleep(3 * time.Second)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		var got []string
+		for _, result := range m.given {
+			name, rest, _ := strings.Cut(result, " ")
+			_, entry, _ := strings.Cut(rest, "{schedule ")
+			entry, _, _ = strings.Cut(entry, "}")
+			got = append(got, entry+" "+name)
+		}
+		slices.Sort(got)
+		want := []string{"one all", "one db", "two all", "two db"}
+		if !slices.Equal(got, want) || strings.Count(fmt.Sprint(m.given), "{ret_config alt}") != 2 {
+			t.Errorf("got %s, want %s, from\n%s", got, want, strings.Join(m.given, "\n"))
 		}
 	})
 }

@@ -27,6 +27,7 @@ func folderWiring() wiring {
 		both: `pillar_roots: {base: [DIR/pillar]}
 runner_dirs: [DIR/own/runners]
 kept: {driver: mine}
+schedule: {ticks: {function: test.arg, seconds: 1}}
 `,
 		set: `auth_dirs: [DIR/own/auth]
 outputter_dirs: [DIR/own/output]
@@ -44,6 +45,7 @@ master_tops: {mine: True}
 event_return: [mine]
 event_return_queue: 100000
 event_return_queue_max_seconds: 1
+schedule_returner: mine
 extmod_blacklist: {runners: [second]}
 extmod_whitelist: {engines: [first]}
 optimization_order: [2, 1, 0]
@@ -64,6 +66,7 @@ cython_enable: True
 			"own/pillar/mine.py":     "def ext_pillar(minion_id, pillar, *args):\n    return {\"ext\": [minion_id, list(args)]}\n",
 			"own/renderers/mine.py":  "def render(data, saltenv=\"base\", sls=\"\", **kwargs):\n    return {\"v\": \"rendered in \" + sls}\n",
 			"own/returners/mine.py": "def event_return(events):\n    open(\"DIR/returned\", \"w\").close()\n\n\n" +
+				"def returner(ret):\n    open(\"DIR/ran-\" + ret[\"schedule\"], \"w\").close()\n\n\n" +
 				"def get_jids():\n    return {}\n",
 			"own/sdb/mine.py":     "def get(key, profile=None):\n    return \"value of \" + key\n",
 			"own/states/mine.py":  "def there(name):\n    return {\"name\": name, \"result\": True, \"changes\": {}, \"comment\": \"done by mine\"}\n",
@@ -93,6 +96,12 @@ cython_enable: True
 				return fmt.Sprint("returned: ", endsWithin(25*time.Second, func() bool {
 					c.request(t, "_minion_event", pair("tag", "my/event"), pair("data", dict("a", "b")))
 					_, err := os.Stat(m.path("returned"))
+					return err == nil
+				}))
+			}},
+			{options: "schedule_returner", ask: func(_ *testing.T, m *subject) string {
+				return fmt.Sprint("returned: ", endsWithin(25*time.Second, func() bool {
+					_, err := os.Stat(m.path("ran-ticks"))
 					return err == nil
 				}))
 			}},
