@@ -178,20 +178,18 @@ func TestAFastClockDoesNotPark(t *testing.T) {
 		"once":                {entryOf(t, "once 2026-11-21T10:03:00"), 1},
 	} {
 		clock := func(at time.Time) Clock { return Clock{Now: at, Window: 5 * time.Second} }
-		var ahead, state fsm.Scheduled
 		for _, began := range []time.Time{now, now.Add(3 * time.Minute)} { // at rest, or just ran
 			fast := began.AddDate(0, 0, 1)
-			ahead = runsOf(t, tt.e, fsm.Scheduled{}, clock(fast), fast.Add(time.Second),
+			ahead := runsOf(t, tt.e, fsm.Scheduled{}, clock(fast), fast.Add(time.Second),
 				func(time.Time) {})
 			runs := 0
-			state = runsOf(t, tt.e, ahead, clock(now), now.Add(5*time.Minute),
-				func(time.Time) { runs++ })
+			runsOf(t, tt.e, ahead, clock(now), now.Add(5*time.Minute), func(time.Time) { runs++ })
 			if runs < tt.runs {
 				t.Errorf("%s, after a clock at %v: %d runs in 5 minutes, want %d", name, fast, runs,
 					tt.runs)
 			}
 		}
-		state = fsm.Scheduled{}
+		var state fsm.Scheduled
 		runs, right := 0, 0
 		count := func(time.Time) { runs++ }
 		for at := now.Add(-time.Second); at.Before(now.Add(5*time.Minute - 2*time.Second)); {
