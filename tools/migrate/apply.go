@@ -613,14 +613,14 @@ func (m *migration) prepare(ctx context.Context, j *journal, o *config.Options) 
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	keys, err := m.writtenKeys(ctx, j, o)
-	if err != nil {
+	if _, err := m.writtenKeys(ctx, j, o); err != nil {
 		return nil, err
 	}
 	if err := m.giveUpVote(ctx); err != nil {
 		return nil, err
 	}
-	if keys, err = m.writtenKeys(ctx, j, o); err != nil {
+	keys, err := m.writtenKeys(ctx, j, o)
+	if err != nil {
 		return nil, fmt.Errorf("without a vote, which salt-run cluster.promote returns: %w", err)
 	}
 	if j.written(o) {
