@@ -85,9 +85,9 @@ func (s *Store) doubted() error {
 	return nil
 }
 
-// trust ends suspicion once the others were asked.
-func (s *Store) trust() {
-	s.asked.Store(s.clock.Heard().Unix())
+// trust ends suspicion once the others were asked; heard is what Clock.Heard was before.
+func (s *Store) trust(heard time.Time) {
+	s.asked.Store(heard.Unix())
 	s.contact.Store(s.opts.Now().Unix())
 	s.stale.Store(false)
 }
@@ -147,14 +147,23 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 	if !s.opts.ClockJudged() {
 		return nil
 	}
+	// An old disk may ask this master alone.
+	var forgotten uint64
+	for _, node := range others {
+		status, _, _ := s.heard.statusOf(node)
+		forgotten = max(forgotten, status.GetForgotten())
+	}
+	// What is heard after this, and a correction of the clock, count from the next time.
+	now := s.opts.Now()
 	s.suspect()
+	suspected, heard := s.stale.Load(), s.clock.Heard()
 	asked := 0
 	for _, node := range others {
 		if !s.peers.Alive(node) {
 			continue
 		}
 		asked++
-		if !s.stale.Load() {
+		if !suspected {
 			continue
 		}
 		reply, err := s.remote.Status(ctx, node, 0)
@@ -165,17 +174,16 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 			if err := s.swap(ctx, toldAway, why); err != nil {
 				return err
 			}
-			s.trust()
+			s.trust(heard)
 			return nil
 		}
 	}
 	if asked == 0 {
 		return nil
 	}
-	if s.stale.Load() {
-		s.trust()
+	if suspected {
+		s.trust(heard)
 	}
-	now := s.opts.Now()
 	// The age of the note is below zero if the clock was corrected since.
 	age, every := now.Sub(time.Unix(s.noted, 0)), min(contactEvery, s.opts.TombstoneFor/10)
 	if s.isBehind() || age >= 0 && age < every {
@@ -186,12 +194,6 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 	if err := s.disk.SetNote(ctx, contactNote,
 		binary.BigEndian.AppendUint64(nil, uint64(now.Unix()))); err != nil {
 		return err
-	}
-	// An old disk may ask this master alone.
-	var forgotten uint64
-	for _, node := range others {
-		status, _, _ := s.heard.statusOf(node)
-		forgotten = max(forgotten, status.GetForgotten())
 	}
 	return s.disk.NoteForgotten(ctx, int64(forgotten))
 }

@@ -536,6 +536,61 @@ func TestAMasterThatWasAwayTakesNothingFromOthers(t *testing.T) {
 	}
 }
 
+// watched is a node that does something when it is asked whether another one is alive.
+type watched struct {
+	*kitNode
+	look func(node string)
+}
+
+func (w *watched) Alive(node string) bool {
+	w.look(node)
+	return w.kitNode.Alive(node)
+}
+
+// What makes a master suspect itself while it notes its contact is asked about the next time.
+func TestSuspicionWhileContactIsNoted(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "a", "b")
+	for name, late := range map[string]func(s *Store, own *shiftClock){
+		"another clock is late": func(s *Store, _ *shiftClock) {
+			s.clock.Hear(disk.NewClock(func() time.Time { return k.now.Now().Add(80 * time.Hour) }).Next())
+			s.suspect()
+		},
+		"the own clock is corrected": func(_ *Store, own *shiftClock) { own.add(80 * time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, own := &watched{kitNode: k.node("a"), look: func(string) {}}, &shiftClock{}
+			s, err := Open(t.TempDir(), w, Options{Now: own.Now}, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			ctx, others := t.Context(), []string{"b", "c"}
+			_, missed := s.heard.look(others, w.Alive, own.Now())
+			s.heard.clean("b", missed)
+			if err := s.keepContact(ctx, others); err != nil || s.contact.Load() == 0 || s.doubted() != nil {
+				t.Fatal(err, s.contact.Load(), s.doubted())
+			}
+			own.add(2 * contactEvery)
+			once := sync.OnceFunc(func() { late(s, own) })
+			w.look = func(node string) {
+				if node == "c" { // b need not be asked
+					once()
+				}
+			}
+			if err := s.keepContact(ctx, others); err != nil {
+				t.Fatal(err)
+			}
+			if s.doubted() == nil {
+				t.Error("it suspects nothing, and has asked nobody")
+			}
+			if err := s.keepContact(ctx, others); err != nil || s.doubted() != nil {
+				t.Errorf("asked: %v, %v", err, s.doubted())
+			}
+		})
+	}
+}
+
 // TestLateTombstones: a tombstone whose time is over deletes what comes back until it is removed,
 // but does not go on from owner to owner where it deletes nothing.
 func TestLateTombstones(t *testing.T) {
