@@ -26,7 +26,8 @@ import (
 // deleted, and is begun anew too. The disk that knows the latest one never is, so some disk keeps
 // its records whatever the clocks were.
 const (
-	// seconds since 1970: when this master was last in contact with others and had compared copies
+	// seconds since 1970: when this master was last in contact with others, and had compared
+	// copies; for the survivor of two, when it last ran
 	contactNote = "contact"
 )
 
@@ -178,7 +179,8 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 			return nil
 		}
 	}
-	if asked == 0 {
+	// Of two masters, the other one forgets nothing without this one, for it is no majority.
+	if asked == 0 && (suspected || len(others) > 1) {
 		return nil
 	}
 	if suspected {

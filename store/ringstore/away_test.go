@@ -495,6 +495,52 @@ func TestAllDownForLongKeepEverything(t *testing.T) {
 	}
 }
 
+// Of two masters the one that is left goes on, however long: the other one forgets nothing without
+// it. A start of it on an older disk still has to ask.
+func TestTheSurvivorOfTwoGoesOn(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "a", "b")
+	k.settled()
+	ctx := t.Context()
+	a, key := k.node("a"), func(name string) Key {
+		return Key{Space: SpaceMinions, Place: name, Name: "n"}
+	}
+	works := func(name string) {
+		t.Helper()
+		if err := a.store.Put(ctx, key(name), []byte("v"), time.Time{}); err != nil {
+			t.Errorf("write %q: %v", name, err)
+		}
+		if _, found, err := a.store.Get(ctx, key("before")); err != nil || !found {
+			t.Errorf("read at %q: %v, %v", name, found, err)
+		}
+	}
+	works("before")
+	k.settled()
+	k.contactNoted()
+	k.node("b").kill()
+	k.pass(80 * time.Hour)
+	works("later")
+	a.kill()
+	k.start("a")
+	works("after a restart")
+	k.start("b")
+	k.settled()
+	if !k.node("b").holds(key("later")) {
+		t.Error("b did not get what was written meanwhile")
+	}
+	k.node("b").kill()
+	a.kill()
+	k.now.add(80 * time.Hour)
+	old, err := Open(a.dir, a, k.opts, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if err := old.keepContact(ctx, old.others()); err != nil || !errors.Is(old.doubted(), errAway) {
+		t.Errorf("a disk of before 80 hours, with nobody to ask: %v, %v", err, old.doubted())
+	}
+}
+
 // A master that was away for longer than deletions are remembered, and is still cut off, takes
 // nothing alone: it may have to begin anew, and what it took would be gone.
 func TestAMasterThatWasAwayTakesNothingAlone(t *testing.T) {
