@@ -86,8 +86,10 @@ func (s *Store) doubted() error {
 	return nil
 }
 
-// trust ends suspicion once the others were asked; heard is what Clock.Heard was before.
+// trust ends suspicion once the others were asked; heard is what Clock.Heard was before. Until then
+// this master refused writes, so copies may be missing here.
 func (s *Store) trust(heard time.Time) {
+	s.heard.miss()
 	s.asked.Store(heard.Unix())
 	s.contact.Store(s.opts.Now().Unix())
 	s.stale.Store(false)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"clustermaster/store/ringstore/disk"
+	"clustermaster/store/ringstore/remote"
 	"clustermaster/store/ringstore/ringpb"
 )
 
@@ -577,7 +578,7 @@ func TestAMasterThatWasAwayTakesNothingFromOthers(t *testing.T) {
 	b := k.store("b")
 	b.stale.Store(true)
 	_, err := (&server{s: b}).Write(t.Context(), &ringpb.WriteRequest{})
-	if status.Code(err) != codes.Unavailable {
+	if status.Code(err) != remote.CodeDoubted {
 		t.Errorf("it answers %v", err)
 	}
 }
@@ -633,6 +634,63 @@ func TestSuspicionWhileContactIsNoted(t *testing.T) {
 			if err := s.keepContact(ctx, others); err != nil || s.doubted() != nil {
 				t.Errorf("asked: %v, %v", err, s.doubted())
 			}
+			if !s.isBehind() {
+				t.Error("it refused writes, and takes itself for complete")
+			}
+		})
+	}
+}
+
+// A master that is back, and can't take records before its clock was compared, counts as absent for
+// those that write.
+func TestWritesGoOnWhileAMasterDoubtsItself(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][]string{{"a", "b"}, {"a", "b", "c"}} {
+		t.Run(fmt.Sprint(len(names)), func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t)
+			var judged atomic.Bool
+			judged.Store(true)
+			k.setRing(names...)
+			for _, name := range names {
+				if k.opts.ClockJudged = nil; name == "b" {
+					k.opts.ClockJudged = judged.Load
+				}
+				k.start(name)
+			}
+			k.settled()
+			k.contactNoted()
+			for _, name := range names[1:] {
+				k.node(name).kill()
+			}
+			judged.Store(false)
+			k.opts.ClockJudged = judged.Load
+			b, key := k.start("b"), func(n int) Key {
+				return Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n), Name: "n"}
+			}
+			const records = 20
+			for n := range records {
+				if err := k.store("a").Put(t.Context(), key(n), []byte("v"), time.Time{}); err != nil {
+					t.Fatal(err)
+				}
+				if b.holds(key(n)) {
+					t.Fatal("b took it")
+				}
+			}
+			judged.Store(true)
+			for n := range records {
+				if _, found, err := b.store.Get(t.Context(), key(n)); err != nil || !found {
+					t.Errorf("p%d by b: %v, %v", n, found, err)
+				}
+			}
+			eventually(t, "b has its copies", func() error {
+				for n := range records {
+					if !b.holds(key(n)) {
+						return fmt.Errorf("not p%d", n)
+					}
+				}
+				return nil
+			})
 		})
 	}
 }

@@ -40,7 +40,7 @@ func (v *server) Write(ctx context.Context, req *ringpb.WriteRequest) (*ringpb.W
 	v.s.clock.Hear(req.Clock)
 	// Senders forget what they hand over, and this store may be dropped.
 	if err := v.s.doubted(); err != nil {
-		return nil, v.refuse(codes.Unavailable, "away", err)
+		return nil, v.refuse(remote.CodeDoubted, "away", err)
 	}
 	reply := &ringpb.WriteReply{Groups: make([]*ringpb.GroupReply, len(req.Groups))}
 	tasks := make([]*disk.Write, len(req.Groups))

@@ -206,7 +206,7 @@ func TestLargeRecordsTravelInPieces(t *testing.T) {
 // that the caller is reading.
 func TestLateAnswersChangeNothing(t *testing.T) {
 	t.Parallel()
-	late := target{"c", "c"}
+	late := target{node: "c", owner: "c"}
 	w := &replication{beaten: make([]*disk.Kept, 1), out: []target{late}, done: make(chan struct{})}
 	w.end(nil)
 	beaten, _, _ := w.result()

@@ -14,6 +14,8 @@ import (
 	"clustermaster/store/ringstore/ringpb"
 	"clustermaster/store/ringstore/rings"
 	"clustermaster/test/knownbug"
+
+	"google.golang.org/grpc/status"
 )
 
 // Put is one record to write in a place.
@@ -205,6 +207,8 @@ type replication struct {
 // target is one running send: to an owner, or to a stand-in for one.
 type target struct {
 	node, owner string
+	late        bool // sent when a disk had the records
+	doubts      bool // this owner refused such a send, because it doubts its own records
 }
 
 // replicate writes records to the owners and waits for the quorum. beaten has, for each record, the
@@ -282,7 +286,7 @@ func (w *replication) start(owners []string) {
 	var away []string
 	for _, o := range owners {
 		if w.s.alive(o) {
-			to = append(to, target{o, o})
+			to = append(to, target{node: o, owner: o})
 		} else {
 			away = append(away, o)
 		}
@@ -290,7 +294,7 @@ func (w *replication) start(owners []string) {
 	var absent []string
 	for _, o := range away {
 		if n := w.standIn(owners); n != "" {
-			to = append(to, target{n, o})
+			to = append(to, target{node: n, owner: o})
 		} else {
 			absent = append(absent, o)
 		}
@@ -465,7 +469,7 @@ func (w *replication) replace(t target, err error) {
 		return
 	}
 	if n := w.standIn(w.v.Owners(w.partition)); n != "" {
-		next := target{n, t.owner}
+		next := target{node: n, owner: t.owner}
 		w.mu.Lock()
 		w.out = append(w.out, next)
 		w.mu.Unlock()
@@ -480,8 +484,11 @@ func (w *replication) replace(t target, err error) {
 	}
 	defer w.mu.Unlock()
 	if w.s.alive(t.owner) {
-		w.again = append(w.again, target{t.owner, t.owner})
+		again := target{node: t.owner, owner: t.owner}
+		again.doubts = t.late && status.Code(err) == remote.CodeDoubted
+		w.again = append(w.again, again)
 		w.err = err
+		w.judge(err)
 		return
 	}
 	w.absent = append(w.absent, t.owner)
@@ -504,6 +511,9 @@ func (w *replication) sendAgain() {
 	w.welcome()
 	again := w.again
 	w.again = nil
+	for i := range again {
+		again[i].late, again[i].doubts = len(w.copies) > 0, false
+	}
 	w.out = append(w.out, again...)
 	w.mu.Unlock()
 	for _, t := range again {
@@ -523,7 +533,7 @@ func (w *replication) welcome() (back bool) {
 			return false
 		}
 		back = true
-		w.again = append(w.again, target{o, o})
+		w.again = append(w.again, target{node: o, owner: o})
 		return true
 	})
 	return back
@@ -545,7 +555,7 @@ func (w *replication) abandon() {
 func (w *replication) unpaid() []target {
 	all := w.again
 	for _, o := range w.absent {
-		all = append(all, target{o, o})
+		all = append(all, target{node: o, owner: o})
 	}
 	w.again, w.absent = nil, nil
 	return all
@@ -616,7 +626,10 @@ func (w *replication) judge(err error) {
 	case quorum:
 		w.end(nil)
 		w.payLater()
-	case len(w.out)+len(w.again) > 0 || w.welcome():
+	// An owner that doubts its records compares them before it answers reads, and finds the copies
+	// that were on disks before it refused; so it counts as absent.
+	case len(w.out) > 0 || slices.ContainsFunc(w.again, func(t target) bool { return !t.doubts }) ||
+		w.welcome():
 	case len(w.copies) > 0:
 		// These records are dropped if other masters removed tombstones while this master was away,
 		// and no master that could tell has answered yet.

@@ -11,6 +11,7 @@ import (
 	"clustermaster/store/ringstore/disk"
 	"clustermaster/store/ringstore/ringpb"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -200,6 +201,10 @@ func (l *lane) deliver(batch []*Send) {
 		}
 	}
 }
+
+// CodeDoubted is the gRPC code by which a master refuses all writes while it doubts its own
+// records, which it may have to drop. Former releases refuse them by Unavailable.
+const CodeDoubted = codes.Aborted
 
 // TimeoutOf bounds one RPC that writes: WriteTimeout, plus a second for each MiB.
 func (m *Masters) TimeoutOf(size int) time.Duration {
