@@ -689,6 +689,13 @@ func TestAskByAMasterThatLacksRecords(t *testing.T) {
 			if b.query.Withheld() == nil {
 				t.Error("b was well again before it was asked")
 			}
+			k.isolate("b", true)
+			for _, places := range [][]string{nil, {"p7"}} {
+				if got, cover, err := asks(ctx, b, "grains os=Debian", places...); !errors.Is(err,
+					ErrUnavailable) || !errors.Is(err, errRefilling) {
+					t.Errorf("cut off, about %q: %v, %v, %v", places, got, cover, err)
+				}
+			}
 		})
 	}
 }

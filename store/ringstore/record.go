@@ -39,7 +39,7 @@ const (
 // Errors that callers can tell apart.
 var (
 	ErrTooLarge    = disk.ErrTooLarge
-	ErrUnavailable = errors.New("no owner of the record is reachable; see salt-run cluster.members")
+	ErrUnavailable = query.ErrUnavailable
 	ErrNotReady    = query.ErrNotReady
 	ErrClosed      = disk.ErrClosed
 	ErrContended   = errors.New("other writers were faster every time")

@@ -73,6 +73,7 @@ type inquiry struct {
 	places   []string
 
 	failed map[string]bool  // nodes that did not answer; it does not ask them again
+	own    error            // why this master's own records were not asked
 	held   map[int][]string // by partition, the nodes that hold copies for others
 	unsure map[int]bool     // partitions
 	agreed int              // partitions
@@ -141,8 +142,11 @@ func (q *inquiry) partitions() []int {
 
 // reachable reports whether the question can ask a node.
 func (q *inquiry) reachable(node string) bool {
-	if node == q.s.Members.Self() && q.s.Withheld() != nil {
-		return false
+	if node == q.s.Members.Self() {
+		if err := q.s.Withheld(); err != nil {
+			q.own = err
+			return false
+		}
 	}
 	return !q.failed[node] && q.s.Members.Alive(node)
 }
@@ -250,6 +254,9 @@ func (q *inquiry) merge(ctx context.Context, partitions []int) (rest []int, err 
 	for _, p := range partitions {
 		nodes, sure := q.sources(p)
 		of[p] = nodes
+		if len(nodes) == 0 && q.own != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, q.own)
+		}
 		if !sure {
 			q.unsure[p] = true
 		}
@@ -357,6 +364,9 @@ func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool)
 			q.s.Log.Debug("a master did not answer a question; the other copies do", "node", r.node,
 				"err", r.err)
 			q.failed[r.node] = true
+			if r.node == q.s.Members.Self() {
+				q.own = r.err
+			}
 		case r.left && q.movedOn():
 			return nil, rings.ErrLeft
 		case r.left:

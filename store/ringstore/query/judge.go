@@ -58,6 +58,8 @@ const (
 var (
 	// ErrNotReady refuses questions before this master has a ring.
 	ErrNotReady = errors.New("this master does not know the ring yet; it asks the other masters")
+	// ErrUnavailable says that no reachable master answers for a record.
+	ErrUnavailable = errors.New("no owner of the record is reachable; see salt-run cluster.members")
 	// ErrTooCostly refuses a question on which a judge worked too long.
 	ErrTooCostly = errors.New("question that takes too much work")
 
