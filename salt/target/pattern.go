@@ -22,11 +22,17 @@ func MatchFull(expr, s string) bool {
 }
 
 // FullMatcher returns MatchFull for one expression, compiled. Only one goroutine may use it.
-func FullMatcher(expr string) func(s string) bool {
-	if test, ok := pyregex.FullEach(expr); ok {
-		return test
+func FullMatcher(expr string) func(s string) bool { return orNone(pyregex.FullEach(expr)) }
+
+// ListMatcher is FullMatcher for what is refused: of alternatives only the last must reach the end
+// of s, as in Salt's expr_match.
+func ListMatcher(expr string) func(s string) bool { return orNone(pyregex.ListEach(expr)) }
+
+func orNone(test func(string) bool, ok bool) func(s string) bool {
+	if !ok {
+		return func(string) bool { return false }
 	}
-	return func(string) bool { return false }
+	return test
 }
 
 // Forbids reports whether an expression of a blacklist forbids s. One that takes too long to match

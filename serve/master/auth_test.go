@@ -274,7 +274,7 @@ func TestAutosign(t *testing.T) {
 	write(t, lists, "# comment\nexact\nweb*\n db\\d+ \n(\n", 0o644)
 	write(t, filepath.Join(dir, "world"), "*\n", 0o646)
 	write(t, filepath.Join(dir, "group"), "*\n", 0o664)
-	write(t, filepath.Join(dir, "reject"), "bad*\n", 0o644)
+	write(t, filepath.Join(dir, "reject"), "bad*\nworse|worst\n", 0o644)
 	write(t, filepath.Join(dir, "grains", "role"), "#x\nweb\n7\nTrue\n", 0o644)
 	write(t, filepath.Join(dir, "grains", "open"), "web\n", 0o666)
 	sign := func(file string) func(*Options) {
@@ -305,6 +305,9 @@ func TestAutosign(t *testing.T) {
 					"reject")
 				o.AutoAccept = true
 			}, want: "reject"},
+		{name: "autoreject, the beginning of an id", id: "worse1",
+			change: func(o *Options) { o.AutorejectFile = filepath.Join(dir, "reject") }, want: "reject"},
+		{name: "autosign, the beginning of an id", id: "worse1", change: sign("reject"), want: "pend"},
 		{name: "autoreject of a pending one", id: "bad1", state: "pend",
 			change: func(o *Options) { o.AutorejectFile = filepath.Join(dir, "reject") },
 			want:   "reject"},

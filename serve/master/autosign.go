@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"clustermaster/keystore"
+	"clustermaster/salt/target"
 	"clustermaster/value"
 )
 
@@ -49,7 +50,7 @@ func newAutosign(o Options, log *slog.Logger) *autosign {
 		permissive: o.PermissivePkiAccess, log: log, values: make(map[string]*signFile),
 	}
 	a.sign = &signFile{path: o.AutosignFile, permissive: a.permissive, log: log}
-	a.reject = &signFile{path: o.AutorejectFile, permissive: a.permissive, log: log}
+	a.reject = &signFile{path: o.AutorejectFile, rejects: true, permissive: a.permissive, log: log}
 	return a
 }
 
@@ -138,6 +139,7 @@ func (a *autosign) grainsMatch(grains value.Map) bool {
 // signFile is a file of lines that is read again when it has changed.
 type signFile struct {
 	path       string // "" for none
+	rejects    bool   // ids of its lines are refused
 	permissive bool
 	log        *slog.Logger
 
@@ -147,8 +149,8 @@ type signFile struct {
 	cached  *signLines
 }
 
-// matches tries each line as the id itself, as a shell pattern, and as a regular expression for the
-// whole id.
+// matches tries each line as the id itself, as a shell pattern, and as a regular expression: for the
+// whole id, or of a file that rejects by Salt's wider rule.
 func (f *signFile) matches(id string) bool { return f.lines().match(id) }
 
 // mayGroupWrite reports whether permissive_pki_access lets a file's group write to it. A master
@@ -194,7 +196,10 @@ func (f *signFile) lines() *signLines {
 		return nil
 	}
 	defer file.Close()
-	f.cached = newSignLines()
+	f.cached = newSignLines(target.FullMatcher)
+	if f.rejects {
+		f.cached = newSignLines(target.ListMatcher)
+	}
 	in := bufio.NewScanner(io.LimitReader(file, maxSignFile))
 	for in.Scan() {
 		if line := strings.TrimSpace(in.Text()); line != "" && !strings.HasPrefix(line, "#") {

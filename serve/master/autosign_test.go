@@ -70,7 +70,7 @@ func TestSignLines(t *testing.T) {
 		"db", "(", "a", "b", "ab", "zzx", "ABC", "q", "x", "xx", "xxx", "aa", "$", "k", "^k$", "l\\", "i.d", "ixd",
 		"i\nd", "%", "a b", "Ω", "Ω.", "", "\n", "aaa", strings.Repeat("a", 64) + "!"}
 	for _, line := range lines {
-		l := newSignLines()
+		l := newSignLines(target.FullMatcher)
 		l.add(line)
 		for _, id := range ids {
 			want := line == id || target.Glob(line, id) || target.MatchFull(line, id)
@@ -81,7 +81,7 @@ func TestSignLines(t *testing.T) {
 			}
 		}
 	}
-	many := newSignLines()
+	many := newSignLines(target.FullMatcher)
 	for i := range maxCompiled + 10 {
 		many.add(fmt.Sprintf("web%d-[0-9]+", i))
 	}

@@ -15,21 +15,23 @@ const maxCompiled = 1000
 // signLines are the lines of a file in forms that are quick to match: each sign-in asks, strangers'
 // too. They are safe for concurrent use.
 type signLines struct {
+	compile  func(expr string) func(id string) bool
 	all      map[string]struct{}
 	dotted   map[int][]string // by length: ids with dots, each of which stands for any character
 	patterns []*signPattern   // all others that are more than an id
 }
 
 type signPattern struct {
-	line string
-	kept bool // compiled after the first use
+	line    string
+	compile func(expr string) func(id string) bool
+	kept    bool // compiled after the first use
 
 	mu   sync.Mutex        // guards test
 	test func(string) bool // nil before the first use
 }
 
-func newSignLines() *signLines {
-	return &signLines{all: map[string]struct{}{}, dotted: map[int][]string{}}
+func newSignLines(compile func(expr string) func(id string) bool) *signLines {
+	return &signLines{compile: compile, all: map[string]struct{}{}, dotted: map[int][]string{}}
 }
 
 // add adds a line.
@@ -41,7 +43,7 @@ func (l *signLines) add(line string) {
 	switch {
 	case strings.ContainsFunc(line, magic):
 		l.patterns = append(l.patterns,
-			&signPattern{line: line, kept: len(l.patterns) < maxCompiled})
+			&signPattern{line: line, compile: l.compile, kept: len(l.patterns) < maxCompiled})
 	case strings.Contains(line, "."):
 		l.dotted[len(line)] = append(l.dotted[len(line)], line)
 	}
@@ -96,14 +98,14 @@ func dotsMatch(line, id string) bool {
 	return true
 }
 
-// full matches the whole id with the regular expression.
+// full matches the id with the regular expression.
 func (p *signPattern) full(id string) bool {
 	if !p.kept || !p.mu.TryLock() { // a text on which it takes long must not delay others
-		return target.MatchFull(p.line, id)
+		return p.compile(p.line)(id)
 	}
 	defer p.mu.Unlock()
 	if p.test == nil {
-		p.test = target.FullMatcher(p.line)
+		p.test = p.compile(p.line)
 	}
 	return p.test(id)
 }

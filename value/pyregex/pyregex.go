@@ -41,9 +41,14 @@ func Full(expr string) (test func(string) bool, ok bool) { return own(`\A(?:`, e
 
 // FullEach is Full with the whole time for each text, for tests that are kept: one text does not
 // use up the time of the next.
-func FullEach(expr string) (test func(string) bool, ok bool) {
+func FullEach(expr string) (test func(string) bool, ok bool) { return each(`\A(?:`, expr, `)\z`) }
+
+// ListEach is FullEach by the rule of ListForbids.
+func ListEach(expr string) (test func(string) bool, ok bool) { return each(`\A(?:`, expr, `\z)`) }
+
+func each(before, expr, after string) (test func(string) bool, ok bool) {
 	b := NewBudget(regexBudget)
-	match, ok := compile(b, `\A(?:`, expr, `)\z`)
+	match, ok := compile(b, before, expr, after)
 	return func(s string) bool {
 		*b = Budget{left: regexBudget}
 		return match(s)
