@@ -256,7 +256,8 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 		}
 	}
 	may, err := m.peerTarget(ctx, p.TgtType, tgt)
-	if errors.Is(err, target.ErrTooCostly) || errors.Is(err, errBusyTargets) {
+	if errors.Is(err, target.ErrTooCostly) || errors.Is(err, errBusyTargets) ||
+		errors.Is(err, errUnreadPillars) {
 		return p, false, err
 	}
 	if err != nil || !may {
@@ -316,6 +317,9 @@ func (m *Master) peerRights(ctx context.Context, id string, funs []string, p *pe
 	return where != acl.Nowhere, err
 }
 
+// errUnreadPillars refuses a target for now: without all minions' pillar nobody can judge it.
+var errUnreadPillars = errors.New("not all minions' pillar could be read; retry")
+
 // peerTarget reports whether a target's patterns on pillar find no more minions than exact values
 // do: a minion must not guess another's pillar with them.
 func (m *Master) peerTarget(ctx context.Context, tgtType string, tgt any) (bool, error) {
@@ -340,6 +344,9 @@ func (m *Master) peerTarget(ctx context.Context, tgtType string, tgt any) (bool,
 	few, err := target.MatchMinions(ctx, exact, tgt, m.deps.Targets, true)
 	if err != nil {
 		return false, err
+	}
+	if all.Incomplete != "" || few.Incomplete != "" {
+		return false, errUnreadPillars
 	}
 	return within(all.Minions, few.Minions), nil
 }

@@ -138,6 +138,12 @@ func TestPeerPublish(t *testing.T) {
 		got.String("__jid__") == "" {
 		t.Errorf("nobody returned: %v", got)
 	}
+	k.data.incomplete = "incomplete: 3 of 256 partitions"
+	jobs, refused := len(k.jobs.loads), refusedFor(t, k, "peer")
+	m.call(order("tgt", "color:blue", "tgt_type", "pillar"))
+	if n := refusedFor(t, k, "peer") - refused; len(k.jobs.loads) > jobs || n != 0 {
+		t.Errorf("with pillars unread: %d jobs, %v refusals", len(k.jobs.loads)-jobs, n)
+	}
 }
 
 // TestPeerMemory: what a minion's job returned is gathered only as far as there is memory for it.
