@@ -149,8 +149,8 @@ type signFile struct {
 	cached  *signLines
 }
 
-// matches tries each line as the id itself, as a shell pattern, and as a regular expression: for the
-// whole id, or of a file that rejects by Salt's wider rule.
+// matches tries each line as the id itself, as a shell pattern, and as a regular expression: for
+// the whole id, or of a file that rejects by Salt's wider rule.
 func (f *signFile) matches(id string) bool { return f.lines().match(id) }
 
 // mayGroupWrite reports whether permissive_pki_access lets a file's group write to it. A master
