@@ -159,8 +159,8 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello, k []byte,
 	stop()
 	switch {
 	case err == nil && !n.takes(k, from.SPKI):
-		return nil, errors.New("it proved a cluster_secret that has been replaced; write the one that the last " +
-			"cluster.rotate_secret or cluster.remove printed into its configuration")
+		return nil, errors.New("its cluster_secret has been replaced; give it the present one, which the last " +
+			"cluster.rotate_secret or cluster.remove has printed")
 	case err == nil:
 		err = n.withLeader(ctx, ask)
 	case short.Err() != nil: // others may be able to tell

@@ -29,10 +29,11 @@ func Returners(o *config.Options) returner.Options {
 		out.JobCache = cache
 	}
 	entries, _ := Value(o.Schedule).(value.Map)
+	every := ScheduleReturners(o)
 	for _, e := range entries {
 		entry, _ := e.Value.(value.Map)
 		returner, _ := entry.Get("returner")
-		for _, name := range slices.Concat(schedule.Returners(returner), ScheduleReturners(o)) {
+		for _, name := range slices.Concat(schedule.Returners(returner), every) {
 			if !slices.Contains(out.Schedule, name) {
 				out.Schedule = append(out.Schedule, name)
 			}

@@ -488,8 +488,8 @@ func (leaves) Command(_ context.Context, _ string, args []any, _ value.Map, _, _
 	return args[0], args[1].(int), true, nil
 }
 
-// TestSaltCmdFails: the retcode that a function leaves decides about success, and the one that it
-// returns about the exit code of salt-run.
+// TestSaltCmdFails: the retcode in __context__ decides whether salt.cmd succeeds. The retcode in
+// the return is the exit code of salt-run.
 func TestSaltCmdFails(t *testing.T) {
 	t.Parallel()
 	r, b, _ := newRunner(t, OnMaster(leaves{}))

@@ -400,3 +400,10 @@ func listOf(v any) []any {
 	}
 	return []any{v}
 }
+
+// Confirmed returns the options of a job with its user of external_auth and the back end that knows
+// that user, as Salt's load names them. A user of the system with the same name is somebody else.
+func Confirmed(kwargs value.Map, user, eauth string) value.Map {
+	return append(kwargs.Without("eauth", "username"), value.Pair{Key: "eauth", Value: eauth},
+		value.Pair{Key: "username", Value: user})
+}

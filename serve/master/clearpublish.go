@@ -56,8 +56,7 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 		r.Kwargs = kwargs.Without("auth_list")
 	}
 	if who.kind == kindToken { // the job names its user, as jobs of the commands do
-		r.Kwargs = r.Kwargs.Without("eauth", "username").Set("eauth", who.eauth).Set("username",
-			who.user)
+		r.Kwargs = acl.Confirmed(r.Kwargs, who.user, who.eauth)
 	}
 	others, err := m.othersJob(ctx, who, r.JID)
 	switch {

@@ -265,8 +265,7 @@ func (s *Server) Publish(ctx context.Context,
 	p.Kwargs = p.Kwargs.Without(credentialFields...)
 	if c, _ := callerOf(ctx); rights != nil {
 		if id, is := c.external(); is { // as in Salt's load, except for the credentials
-			p.Kwargs = append(p.Kwargs, value.Pair{Key: "eauth", Value: id.Eauth},
-				value.Pair{Key: "username", Value: id.Name})
+			p.Kwargs = acl.Confirmed(p.Kwargs, id.Name, id.Eauth)
 		}
 	}
 	out, err := s.deps.Minions.PublishAs(ctx, p, rights)

@@ -93,15 +93,13 @@ func (j *Jobs) Publish(ctx context.Context, p gather.Publish) (gather.Published,
 	return j.PublishAs(ctx, p, nil)
 }
 
-// confirmed adds to the options of a user's job which back end of external_auth knows him, if one
-// does: a user of the system with the same name is somebody else.
+// confirmed is acl.Confirmed if a user of external_auth ordered what is done in ctx.
 func confirmed(ctx context.Context, user string, kwargs value.Map) value.Map {
 	o, _ := origin.Of(ctx)
 	if o.Eauth == "" || o.User != user {
 		return kwargs
 	}
-	return append(kwargs.Without("eauth", "username"), value.Pair{Key: "eauth", Value: o.Eauth},
-		value.Pair{Key: "username", Value: user})
+	return acl.Confirmed(kwargs, user, o.Eauth)
 }
 
 // unavailable is Salt's text for a target that names an unknown nodegroup, "" for any other.

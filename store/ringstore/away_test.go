@@ -496,8 +496,8 @@ func TestAllDownForLongKeepEverything(t *testing.T) {
 	}
 }
 
-// Of two masters the one that is left goes on, however long: the other one forgets nothing without
-// it. A start of it on an older disk still has to ask.
+// The survivor of two masters goes on, however long: without it the other one forgets nothing. If
+// it starts on an older disk, it still has to ask.
 func TestTheSurvivorOfTwoGoesOn(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "a", "b")

@@ -53,8 +53,8 @@ func TestWritesFollowThoseOfAFastClock(t *testing.T) {
 	}
 }
 
-// Writes at the same moment that must beat a version of a clock that was far ahead have versions of
-// their own: of two records with one version each owner would keep the one that came first.
+// A clock was far ahead, and several writes at one moment must beat its version. Each gets a
+// version of its own: if two had the same, each owner would keep the one that reached it first.
 func TestWritesThatAreRaisedDiffer(t *testing.T) {
 	t.Parallel()
 	clock := &shiftClock{}
