@@ -94,7 +94,7 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 	mt := newMetrics(reg)
 	m := &Master{
 		deps: deps, opts: opts, log: log, metrics: mt, now: deps.Clock, steady: time.Now,
-		refused:   &refusals{log: log, metrics: mt, seen: make(map[string]*refusalLog)},
+		refused:   &refusals{log: log, metrics: mt},
 		keys:      newKeyring(deps.Keys, deps.Cluster),
 		autosign:  newAutosign(opts, log),
 		gate:      newGate(runtime.GOMAXPROCS(0), opts.UnknownKeyProcessors, mt),

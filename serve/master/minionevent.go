@@ -55,7 +55,7 @@ func (m *Master) minionEvent(ctx context.Context, c *call) (any, error) {
 func (m *Master) minionError(c *call) {
 	data, _ := c.Load.Get("data")
 	message, _ := data.Lookup("message").Text()
-	if n := m.refused.due("_salt_error"); n > 0 {
+	if n := m.refused.seldom.Due("_salt_error"); n > 0 {
 		m.log.Error("a minion reports an error", "minion", c.ID, "err", shortened(message), "n", n)
 	}
 }

@@ -3,29 +3,17 @@ package master
 import (
 	"log/slog"
 	"net/netip"
-	"sync"
-	"time"
 
+	"clustermaster/serve/seldom"
 	"clustermaster/value"
 )
 
-// refusalLogInterval is the minimum time between log lines with the same reason. Each line counts
-// the refusals since the last one.
-const refusalLogInterval = 10 * time.Second
-
 // refusals counts refused requests by reason and logs some of them. Reasons are constants of wire
-// and of this package, so the map is bounded.
+// and of this package, so the kinds of lines are bounded.
 type refusals struct {
 	log     *slog.Logger
 	metrics *metrics
-
-	mu   sync.Mutex // guards seen
-	seen map[string]*refusalLog
-}
-
-type refusalLog struct {
-	last       time.Time
-	suppressed int
+	seldom  seldom.Lines[string] // by reason
 }
 
 // note counts a minion's refused request.
@@ -48,26 +36,7 @@ func shortened(s string) string {
 
 func (r *refusals) tell(reason string, remote netip.AddrPort, who ...any) {
 	r.metrics.refused.WithLabelValues(reason).Inc()
-	if n := r.due(reason); n > 0 {
+	if n := r.seldom.Due(reason); n > 0 {
 		r.log.Warn("request refused", append(who, "reason", reason, "addr", remote, "n", n)...)
 	}
-}
-
-// due returns for how many lines of a kind one may be logged now; 0: none may.
-func (r *refusals) due(kind string) (n int) {
-	now := time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := r.seen[kind]
-	if l == nil {
-		l = &refusalLog{}
-		r.seen[kind] = l
-	}
-	if now.Sub(l.last) < refusalLogInterval {
-		l.suppressed++
-		return 0
-	}
-	n = l.suppressed + 1
-	l.last, l.suppressed = now, 0
-	return n
 }

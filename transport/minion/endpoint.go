@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/go-zeromq/zmq4"
+
+	"clustermaster/serve/seldom"
 )
 
 var (
@@ -27,10 +29,10 @@ var (
 // endpoint is the common part of the request and the publish side: the accept loop, the bound on
 // connections, the hand-shake and the shutdown.
 type endpoint struct {
-	lim   Limits
-	log   *slog.Logger
-	quiet *quietLog
-	met   *metrics
+	lim    Limits
+	log    *slog.Logger
+	met    *metrics
+	seldom seldom.Lines[string] // by message
 
 	own   zmq4.SocketType
 	peers []zmq4.SocketType
@@ -54,11 +56,16 @@ func newEndpoint(name string, lim Limits, log *slog.Logger, met *metrics) *endpo
 	}
 	log = log.With("component", "transport/minion", "endpoint", name)
 	e := &endpoint{lim: lim.withDefaults(), log: log, met: met,
-		quiet: &quietLog{log: log,
-			interval: 10 * time.Second}, links: make(map[*link]struct{}),
-		sources: make(map[source]int)}
+		links: make(map[*link]struct{}), sources: make(map[source]int)}
 	e.readers.New = func() any { return bufio.NewReaderSize(nil, readBuffer) }
 	return e
+}
+
+// warn logs one line per message and interval: strangers cause them.
+func (e *endpoint) warn(msg string, args ...any) {
+	if n := e.seldom.Due(msg); n > 0 {
+		e.log.Warn(msg, append(args, "n", n)...)
+	}
 }
 
 // session is one connection after its hand-shake.
@@ -155,7 +162,7 @@ func (e *endpoint) accept(ctx context.Context, ln net.Listener, start func(net.C
 			return fmt.Errorf("accept minions on %s: %w", ln.Addr(), err)
 		case err != nil:
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			e.quiet.warn("accept minion", "err", err, "addr", ln.Addr().String())
+			e.warn("accept minion", "err", err, "addr", ln.Addr().String())
 			wait := time.NewTimer(pause)
 			select {
 			case <-ctx.Done():
@@ -178,7 +185,7 @@ func (e *endpoint) enter(conn net.Conn) *link {
 	}
 	if err := e.track(l); err != nil {
 		e.met.closed.WithLabelValues("full").Inc()
-		e.quiet.warn("close minion connection: too many", "err", err)
+		e.warn("close minion connection: too many", "err", err)
 		conn.Close()
 		return nil
 	}
@@ -340,7 +347,7 @@ func (e *endpoint) drop(l *link, err error) {
 	}
 	e.untrack(l)
 	if loud {
-		e.quiet.warn("close minion connection", "addr", l.peer.String(), "reason", label,
+		e.warn("close minion connection", "addr", l.peer.String(), "reason", label,
 			"err", err)
 	}
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"os"
-	"sync"
 	"syscall"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -147,29 +144,4 @@ func reason(err error) (label string, loud bool) {
 		return "gone", false
 	}
 	return "error", true
-}
-
-// quietLog writes one line of a kind per interval and counts the suppressed ones, so that a
-// stranger's garbage can't fill the log.
-type quietLog struct {
-	log      *slog.Logger
-	interval time.Duration
-
-	mu      sync.Mutex // guards last, leftOut
-	last    time.Time
-	leftOut int
-}
-
-func (q *quietLog) warn(msg string, args ...any) {
-	now := time.Now()
-	q.mu.Lock()
-	if !q.last.IsZero() && now.Sub(q.last) < q.interval {
-		q.leftOut++
-		q.mu.Unlock()
-		return
-	}
-	leftOut := q.leftOut
-	q.last, q.leftOut = now, 0
-	q.mu.Unlock()
-	q.log.Warn(msg, append(args, "left_out", leftOut)...)
 }

@@ -175,7 +175,7 @@ func (p *PubServer) count(queued, slow int) {
 	}
 	if slow > 0 {
 		p.met.copies.WithLabelValues("slow").Add(float64(slow))
-		p.quiet.warn("publication not queued for slow subscribers", "n", slow)
+		p.warn("publication not queued for slow subscribers", "subscribers", slow)
 	}
 }
 
@@ -230,7 +230,7 @@ func (p *PubServer) leave(s *subscriber) {
 		p.log.Warn("half of the subscribers left at once; their jobs are sent again when they return", "n", remaining)
 	case ignored:
 		p.met.lossesIgnored.Inc()
-		p.quiet.warn("half of the subscribers went at once, once more; jobs are not sent again for it, see which addresses connect", "n", remaining)
+		p.warn("half of the subscribers went at once, once more; jobs are not sent again for it, see which addresses connect", "remaining", remaining)
 	}
 }
 

@@ -277,7 +277,7 @@ func (s *RequestServer) answer(ctx context.Context, r *requester, payload []byte
 	if err != nil || reply == nil {
 		s.met.requests.WithLabelValues("no_reply").Inc()
 		if err != nil {
-			s.quiet.warn("no reply to minion", "addr", l.peer.String(), "err", err)
+			s.warn("no reply to minion", "addr", l.peer.String(), "err", err)
 		}
 		return errHandler
 	}

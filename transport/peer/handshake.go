@@ -226,7 +226,7 @@ func (p *Port) refuse(addr net.Addr, err error) {
 		}
 	}
 	p.m.refused.WithLabelValues(reason).Inc()
-	if n, ok := p.quiet.allow(sourceOf(addr), reason, time.Now()); ok {
+	if n := p.seldom.Due(logKind{sourceOf(addr), reason}); n > 0 {
 		p.cfg.Log.Warn("peer connection refused", "addr", addr.String(), "reason", reason, "err",
 			err, "n", n)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxSources bounds the memory of both limits below.
+// maxSources bounds the memory of limits by source.
 const maxSources = 4096
 
 // tryLimit counts unproved join attempts, per source and in all, as token buckets. Proved attempts
@@ -107,53 +107,8 @@ func (t *tryLimit) makeRoom(now time.Time) {
 	}
 }
 
-// logEvery is the time between two lines about one source and reason.
-const logEvery = 10 * time.Second
-
-// logLimit allows one line per source, reason and logEvery. It is safe for concurrent use.
-type logLimit struct {
-	mu   sync.Mutex
-	seen map[logKey]*logSeen
-}
-
-type logKey struct {
+// logKind is what has log lines of its own.
+type logKind struct {
 	from   source
 	reason string
-}
-
-type logSeen struct {
-	at time.Time
-	n  int // since at
-}
-
-func newLogLimit() *logLimit { return &logLimit{seen: make(map[logKey]*logSeen)} }
-
-// allow reports whether to log now, and how many events that line stands for. If there are too many
-// sources they share one line.
-func (q *logLimit) allow(from source, reason string, now time.Time) (n int, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	key := logKey{from, reason}
-	if q.seen[key] == nil && len(q.seen) >= maxSources {
-		for k, s := range q.seen {
-			if now.Sub(s.at) >= logEvery {
-				delete(q.seen, k)
-			}
-		}
-		if len(q.seen) >= maxSources {
-			key = logKey{reason: "many"}
-		}
-	}
-	s := q.seen[key]
-	if s == nil {
-		q.seen[key] = &logSeen{at: now}
-		return 1, true
-	}
-	s.n++
-	if now.Sub(s.at) < logEvery {
-		return 0, false
-	}
-	n = s.n
-	s.at, s.n = now, 0
-	return n, true
 }

@@ -71,37 +71,6 @@ func TestTryLimit(t *testing.T) {
 	}
 }
 
-func TestLogLimit(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	q := newLogLimit()
-	a := from("10.0.0.1")
-	if n, ok := q.allow(a, "tls", now); !ok || n != 1 {
-		t.Errorf("first: %d %t", n, ok)
-	}
-	for range 5 {
-		if _, ok := q.allow(a, "tls", now); ok {
-			t.Error("a second line at once")
-		}
-	}
-	if _, ok := q.allow(a, "alpn", now); !ok {
-		t.Error("another reason has no line of its own")
-	}
-	if n, ok := q.allow(a, "tls", now.Add(logEvery)); !ok || n != 6 {
-		t.Errorf("later: %d %t, want 6 true", n, ok)
-	}
-	lines := 0
-	for i := range 3 * maxSources {
-		if _, ok := q.allow(from(netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8),
-			byte(i)}).String()), "tls", now.Add(logEvery)); ok {
-			lines++
-		}
-	}
-	if len(q.seen) > maxSources+1 || lines > maxSources+1 {
-		t.Errorf("%d sources kept, %d lines", len(q.seen), lines)
-	}
-}
-
 func TestWaitingEvictsTheGreediest(t *testing.T) {
 	t.Parallel()
 	w := newWaiting(4, 3, prometheus.NewGauge(prometheus.GaugeOpts{Name: "waiting"}))

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"clustermaster/serve/seldom"
 )
 
 // Port is the peer port of one master. Safe for concurrent use.
@@ -27,7 +29,7 @@ type Port struct {
 	waiting   *waiting
 	conns     *registry
 	tries     *tryLimit
-	quiet     *logLimit
+	seldom    seldom.Lines[logKind]
 	joinSlots chan struct{}
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -66,7 +68,7 @@ func New(cfg Config) (*Port, error) {
 		waiting:   newWaiting(cfg.MaxHandshakes, cfg.MaxHandshakesPer, m.handshakes),
 		conns:     newRegistry(cfg.MaxConnsPer, m),
 		tries:     newTryLimit(cfg.JoinTries, cfg.JoinTriesTotal, cfg.JoinTryEvery),
-		quiet:     newLogLimit(),
+		seldom:    seldom.Lines[logKind]{Most: maxSources, Rest: logKind{reason: "many"}},
 		joinSlots: make(chan struct{}, cfg.MaxJoins),
 		closing:   make(chan struct{}),
 		links:     make(map[string]*link),

@@ -216,7 +216,7 @@ func (p *Port) relay(c *conn, deadline time.Time) {
 	if c.SetDeadline(time.Time{}) != nil {
 		return
 	}
-	if n, ok := p.quiet.allow(sourceOf(c.RemoteAddr()), "relay to "+request.GetNode(), time.Now()); ok {
+	if n := p.seldom.Due(logKind{sourceOf(c.RemoteAddr()), "relay to " + request.GetNode()}); n > 0 {
 		p.cfg.Log.Info("relay to a peer begins: the line between the two is cut", "peer", c.node,
 			"to", request.GetNode(), "n", n)
 	}

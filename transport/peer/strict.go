@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -66,7 +65,7 @@ func (p *Port) known(ctx context.Context, m any, method string) error {
 	}
 	p.m.unknown.WithLabelValues("request").Inc()
 	node, _ := PeerNode(ctx)
-	if n, ok := p.quiet.allow(callerOf(ctx), "unknown field", time.Now()); ok {
+	if n := p.seldom.Due(logKind{callerOf(ctx), "unknown field"}); n > 0 {
 		p.cfg.Log.Warn("request refused, nothing was changed; install the newer release here too, see docs/upgrade.md",
 			"peer", node, "method", method, "n", n, "err", err)
 	}
