@@ -144,7 +144,7 @@ scale: build
 # About 9 minutes; needs Debian's prometheus and haproxy, and Salt's releases for minions.
 .PHONY: dashboard-picture
 dashboard-picture: install-tests build
-	@mkdir -p .build/figures
+	@mkdir -p .build/figures; rm -f .build/figures/dashboard.json
 	CLUSTERMASTER_LONG=1 CLUSTERMASTER_DASHBOARD_FILE=$(CURDIR)/.build/figures/dashboard.json \
 		$(PLAIN) $(GO) test -trimpath -count=1 -timeout 30m ./test/e2e -run 'TestDashboardPicture$$' -v
 	$(PLAIN) $(GO) run -trimpath ./tools/pages --docs docs --dashboard .build/figures/dashboard.json
@@ -190,7 +190,7 @@ salt-suite: build
 .PHONY: soak
 HOURS ?= 1
 soak: build
-	@mkdir -p .build/figures
+	@mkdir -p .build/figures; rm -f .build/figures/soak.json
 	CLUSTERMASTER_SOAK=$(HOURS)h CLUSTERMASTER_SOAK_FILE=$(CURDIR)/.build/figures/soak.json $(if $(SEED),CLUSTERMASTER_SEED=$(SEED)) \
 		$(PLAIN) $(GO) test -trimpath -count=1 -timeout 0 ./test/faults -run 'TestSoak$$' -v
 	$(PLAIN) $(GO) run -trimpath ./tools/pages --docs docs --soak .build/figures/soak.json

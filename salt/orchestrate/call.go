@@ -324,7 +324,7 @@ func (x *run) invoke(ctx context.Context, fun Function, c Call, args value.Map) 
 	err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			x.o.log.Error("state function panicked", "fun", c.State+"."+c.Fun, "id", c.ID, "err",
+			x.o.log.Error("state function panicked; please report this", "fun", c.State+"."+c.Fun, "id", c.ID, "err",
 				fmt.Sprint(p), "stack", string(debug.Stack()))
 			ret, err = nil, fmt.Errorf("function %s.%s crashed: %v; the master's log has the details",
 				c.State, c.Fun, p)

@@ -334,7 +334,7 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 func (r *Runner) guarded(ctx context.Context, f Function, c *Call) (v any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error("runner function panicked", "fun", f.Name, "jid", c.JID, "err",
+			r.log.Error("runner function panicked; please report this", "fun", f.Name, "jid", c.JID, "err",
 				fmt.Sprint(p), "stack", string(debug.Stack()))
 			v, err = nil, fmt.Errorf("function %s crashed: %v; the master's log has the details",
 				f.Name, p)

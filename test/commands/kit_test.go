@@ -82,10 +82,12 @@ func (p programs) run(t testing.TB, name string, c call) result {
 		t.Errorf("run %s: %v", name, err)
 		return result{code: -1}
 	}
+	ended := e2e.Charge(t, cmd)
 	stop := e2e.OnceLate(t, commandLimit,
 		func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	err := cmd.Wait()
 	stop()
+	ended()
 	if err != nil && !errors.As(err, new(*exec.ExitError)) {
 		t.Errorf("run %s: %v", name, err)
 	}

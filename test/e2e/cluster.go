@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -267,7 +269,29 @@ func (c *Cluster) newMaster(t testing.TB, n int) *Master {
 	}
 	m.Configure(t, c.masterConfig(m)+c.options.Extra)
 	ShowOnFailure(t, m.Log, m.Output)
+	t.Cleanup(func() { m.judge(t) })
 	return m
+}
+
+// defect matches what a master writes when it has a defect that its callers may not notice: a panic
+// is one error for a request that is repeated, and masters whose states differ go on.
+var defect = regexp.MustCompile("(?m)^(panic: |fatal error: ).*|" +
+	"^.*(panicked; please report this|the replicated state of a member differs).*")
+
+// judge fails the test if the master had a defect, or did not end well when the test ended it.
+func (m *Master) judge(t testing.TB) {
+	for _, file := range []string{m.Log, m.Output} {
+		text, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		if found := defect.Find(text); found != nil {
+			t.Errorf("%s in %s: %s", m.ID, file, found)
+		}
+	}
+	if m.asked && m.code > 0 {
+		t.Errorf("%s ended with %d", m.ID, m.code)
+	}
 }
 
 // masterConfig is what an operator writes for one of several masters.

@@ -25,6 +25,8 @@ type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
 	code int
+
+	asked bool // End let it end by itself
 }
 
 // Start runs the program. It ends with the test that started it first, even if a subtest restarts
@@ -171,6 +173,7 @@ func (p *Process) End() {
 		_ = syscall.Kill(-pid, syscall.SIGTERM)
 		select {
 		case <-done:
+			p.asked = true
 		case <-time.After(Within(3 * time.Second)): // what is killed writes no coverage
 		}
 	}

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,10 +60,15 @@ var usage struct {
 	ended  map[string]time.Duration // processor time of processes that have ended
 }
 
+// salts reports whether a program is one of Salt's.
+func salts(program string) bool {
+	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
+	return venvs != "" && strings.HasPrefix(program, venvs+"/")
+}
+
 // charge notes that the process group of a program works for a test.
 func charge(test, program string, group int) {
-	if venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS"); venvs != "" &&
-		strings.HasPrefix(program, venvs+"/") {
+	if salts(program) {
 		return
 	}
 	usage.Lock()
@@ -70,6 +77,13 @@ func charge(test, program string, group int) {
 		usage.groups, usage.ended = map[int]string{}, map[string]time.Duration{}
 	}
 	usage.groups[group] = test
+}
+
+// Charge notes that the process group of a started command works for t, and returns what notes its
+// end, once it has been waited for.
+func Charge(t testing.TB, cmd *exec.Cmd) (ended func()) {
+	charge(testOf(t), cmd.Path, cmd.Process.Pid)
+	return func() { discharge(cmd.Process.Pid, cmd.ProcessState) }
 }
 
 // discharge notes that the group's first process has ended.
@@ -92,7 +106,7 @@ func othersTime(test string, old time.Duration) time.Duration {
 	if m.processors == 0 {
 		return 0
 	}
-	return (m.busy - testTime(test, groupTimes(old))) / time.Duration(m.processors)
+	return (m.busy - testTime(test, processes(old))) / time.Duration(m.processors)
 }
 
 // machine is what /proc/stat says.
@@ -130,13 +144,13 @@ func readMachine() (m machine) {
 }
 
 // testTime is the processor time of this program and of everything it started for a test.
-func testTime(test string, groups map[int]time.Duration) time.Duration {
+func testTime(test string, all map[int]process) time.Duration {
 	usage.Lock()
 	defer usage.Unlock()
 	sum := usage.ended[test]
-	for group, of := range usage.groups {
-		if of == test {
-			sum += groups[group]
+	for pid := range all {
+		if chargedTo(pid, all) == test {
+			sum += all[pid].used
 		}
 	}
 	var self syscall.Rusage
@@ -146,36 +160,68 @@ func testTime(test string, groups map[int]time.Duration) time.Duration {
 	return sum
 }
 
-// lastTimes are the last figures of groupTimes.
-var lastTimes struct {
+// chargedTo is the test that a process works for: that of its group or, if a program of ours gave
+// it another group, of the nearest ancestor's. Its caller holds usage.
+func chargedTo(pid int, all map[int]process) string {
+	for own := pid; ; {
+		p, is := all[pid]
+		if !is {
+			return ""
+		}
+		if test, charged := usage.groups[p.group]; charged {
+			if pid != own && salts(programOf(own)) {
+				return ""
+			}
+			return test
+		}
+		pid = p.parent
+	}
+}
+
+// programOf is the path with which a process was started.
+func programOf(pid int) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	path, _, _ := bytes.Cut(b, []byte{0})
+	return string(path)
+}
+
+// process is what /proc says of one.
+type process struct {
+	parent, group int
+	used          time.Duration // its own processor time and that of its ended children
+}
+
+// last are the last figures of processes.
+var last struct {
 	sync.Mutex
-	at     time.Time
-	groups map[int]time.Duration
+	at  time.Time
+	all map[int]process
 }
 
-// groupTimes is the processor time of each process group, at most so old.
-func groupTimes(old time.Duration) map[int]time.Duration {
+// processes are those of the machine, by their id, with figures that may be so old.
+func processes(old time.Duration) map[int]process {
 	if old == 0 {
-		return readGroupTimes()
+		return readProcesses()
 	}
-	lastTimes.Lock()
-	defer lastTimes.Unlock()
-	if time.Since(lastTimes.at) > old {
-		lastTimes.groups, lastTimes.at = readGroupTimes(), time.Now()
+	last.Lock()
+	defer last.Unlock()
+	if time.Since(last.at) > old {
+		last.all, last.at = readProcesses(), time.Now()
 	}
-	return lastTimes.groups
+	return last.all
 }
 
-func readGroupTimes() map[int]time.Duration {
-	groups := map[int]time.Duration{}
+func readProcesses() map[int]process {
+	all := map[int]process{}
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return groups
+		return all
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
 	for _, name := range names {
-		if name[0] < '0' || name[0] > '9' {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
 			continue
 		}
 		b, err := os.ReadFile("/proc/" + name + "/stat")
@@ -187,13 +233,15 @@ func readGroupTimes() map[int]time.Duration {
 		if len(f) < 15 {
 			continue
 		}
-		if group, err := strconv.Atoi(f[2]); err == nil {
-			for _, field := range f[11:15] { // its own, then that of its ended children
-				groups[group] += clockTicks(field)
-			}
+		var p process
+		p.parent, _ = strconv.Atoi(f[1])
+		p.group, _ = strconv.Atoi(f[2])
+		for _, field := range f[11:15] {
+			p.used += clockTicks(field)
 		}
+		all[pid] = p
 	}
-	return groups
+	return all
 }
 
 func clockTicks(s string) time.Duration {

@@ -22,27 +22,35 @@ func TestUndisturbed(t *testing.T) {
 }
 
 // TestOwnTimeCounts: time that a test's own processes burn counts as its own, while they run and
-// afterwards, and as no other test's.
+// afterwards, and as no other test's. So does that of processes which those give a group of their
+// own, as masters do with git.
 func TestOwnTimeCounts(t *testing.T) {
 	t.Parallel()
-	timeOf := func(test string) time.Duration { return testTime(test, groupTimes(0)) }
-	own, other := timeOf(testOf(t)), timeOf("TestOfSomebody")
-	p := &Process{Name: "burner", Output: filepath.Join(t.TempDir(), "output")}
-	p.Start(t, "/bin/sh", "-c", "while :; do :; done")
-	const burnt = 500 * time.Millisecond
-	used := func() time.Duration { return timeOf(testOf(t)) - own - (timeOf("TestOfSomebody") - other) }
-	Eventually(t, 60*time.Second, "it has burnt", func() error {
-		if used() < burnt {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	before := used()
-	p.Kill(t)
-	if after := used(); after < before-100*time.Millisecond {
-		t.Errorf("%v while it ran, %v afterwards", before, after)
-	}
-	if m := readMachine(); m.processors == 0 || m.busy < burnt || m.running == 0 {
-		t.Errorf("the machine: %+v", m)
+	for name, script := range map[string]string{
+		"its group":     "while :; do :; done",
+		"another group": `setsid sh -c "while kill -0 $$ 2>/dev/null; do :; done" & wait`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			timeOf := func(test string) time.Duration { return testTime(test, processes(0)) }
+			own, other := timeOf(testOf(t)), timeOf("TestOfSomebody")
+			p := &Process{Name: "burner", Output: filepath.Join(t.TempDir(), "output")}
+			p.Start(t, "/bin/sh", "-c", script)
+			const burnt = 500 * time.Millisecond
+			used := func() time.Duration { return timeOf(testOf(t)) - own - (timeOf("TestOfSomebody") - other) }
+			Eventually(t, 60*time.Second, "it has burnt", func() error {
+				if used() < burnt {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			before := used()
+			p.Kill(t)
+			if after := used(); after < before-100*time.Millisecond && name == "its group" {
+				t.Errorf("%v while it ran, %v afterwards", before, after)
+			}
+			if m := readMachine(); m.processors == 0 || m.busy < burnt || m.running == 0 {
+				t.Errorf("the machine: %+v", m)
+			}
+		})
 	}
 }

@@ -64,6 +64,11 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Skipped() {
+			t.Error("the soak was asked for and did not run")
+		}
+	})
 	s := newSoaking(t)
 	upgraded := false
 	for n := 1; time.Since(s.report.Began) < during && !t.Failed(); n++ {
@@ -73,6 +78,11 @@ func TestSoak(t *testing.T) {
 			continue
 		}
 		s.round(t, n, s.some(3)...)
+	}
+	for _, f := range append(s.faults, fault{name: "upgrade"}) {
+		if s.report.Faults[f.name] == 0 {
+			t.Errorf("%v were too short: no %s was caused", during, f.name)
+		}
 	}
 	s.w.acked, s.w.by = s.acked, s.by
 	s.w.found(t, s.Masters...)
@@ -290,6 +300,9 @@ func (s *soaking) flip(t *testing.T) {
 	}
 	ring := filepath.Join(m.Dir, "cache", "clustermaster", "ring")
 	tables, _ := filepath.Glob(filepath.Join(ring, "*.sst"))
+	if len(tables) == 0 { // all records are in the log still
+		s.report.Faults["flipped bits"]--
+	}
 	for _, name := range tables {
 		b, err := os.ReadFile(name)
 		if err == nil {
@@ -302,7 +315,13 @@ func (s *soaking) flip(t *testing.T) {
 	}
 	m.Run(t)
 	s.WaitReady(t, 2*healed, m)
-	aside, _ := filepath.Glob(ring + ".damaged-*")
+	var aside []string
+	e2e.Eventually(t, healed, "a flipped bit in each table is noticed", func() error {
+		if aside, _ = filepath.Glob(ring + ".damaged-*"); len(aside) == 0 && len(tables) > 0 {
+			return fmt.Errorf("%d tables are in use", len(tables))
+		}
+		return nil
+	})
 	for _, dir := range aside {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)

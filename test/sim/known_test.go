@@ -55,6 +55,9 @@ func TestKnownBug(t *testing.T) {
 	if *seeds > 0 {
 		most = uint64(*seeds)
 	}
+	if *bug != "" && !slices.Contains(knownbug.All, knownbug.Bug(*bug)) {
+		t.Fatalf("-bug=%s: not one of %q", *bug, knownbug.All)
+	}
 	for _, b := range knownbug.All {
 		if *bug != "" && string(b) != *bug {
 			continue

@@ -88,6 +88,9 @@ func run(only, page string) error {
 			fmt.Printf("found  %-70s %s %v\n", m.name, r.found, r.took.Round(100*time.Millisecond))
 		}
 	}
+	if len(results) == 0 {
+		return fmt.Errorf("%q matches the name or file of no fault in mutations.txt", only)
+	}
 	fmt.Printf("%d of %d faults were found\n", len(results)-len(failed), len(results))
 	if page != "" {
 		failed = append(failed, write(page, all, results, time.Now()))
@@ -203,6 +206,10 @@ func try(dir string, m mutation, sound map[string]bool) result {
 	out, err := goTest(dir, m.test)
 	r.took = time.Since(began)
 	if err == nil {
+		return r
+	}
+	if strings.Contains(string(out), "\npanic: test timed out after ") {
+		r.err = errors.New("the test hangs; it needs a limit of its own, so that it says what it misses")
 		return r
 	}
 	if r.found = finder(out); r.found == "" {

@@ -3,13 +3,14 @@
 set -eu
 cd "$(dirname "$0")/../.."
 runs=${1:?how many runs} load=${2:-}
+((runs > 0)) || { echo "RUNS=$runs: how many runs, at least 1" >&2; exit 2; }
 page=docs/testing.md end='<!-- end of repeated runs -->' kept=.build/repeat cpus=(1 2 4)
 grep -qxF "$end" $page || { echo "$page has no line $end" >&2; exit 2; }
 mkdir -p $kept
 
 if [ -n "$load" ]; then
     command -v "${load%% *}" >/dev/null || { echo "${load%% *} is not installed; it is the load" >&2; exit 2; }
-    setsid bash -c "while :; do $load; done" >$kept/load.log 2>&1 &
+    setsid bash -c "while $load; do :; done" >$kept/load.log 2>&1 &
     beside=$!
     trap 'kill -- -$beside 2>/dev/null || true' EXIT
 fi
@@ -23,6 +24,7 @@ for ((n = 1; n <= runs; n++)); do
     echo "run $n of $runs: -cpu $cpu, ${load:-no load}; its output goes to $log"
     result=passed
     $MAKE --no-print-directory test ALSO="-count=1 -cpu $cpu" >"$log" 2>&1 </dev/null || result=failed status=1
+    [ -z "$load" ] || kill -0 $beside 2>/dev/null || { result="failed: the load ended" status=1; }
     sum=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1 || true)
     row="| $(date -d @"$began" +%F) | $commit | $cpu | ${load:-none} | $((($(date +%s) - began + 30) / 60)) | $result | ${sum:-no sum} |"
     sed -i "s#^$end\$#${row//[#&\\]/\\&}\n&#" $page

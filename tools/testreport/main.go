@@ -63,7 +63,7 @@ func run(out io.Writer, allow string, strict, filtered bool, again second, page 
 		allowed = reasons(string(text))
 	}
 	for _, p := range parts {
-		if name, _, ok := strings.Cut(p, "="); !ok || strings.TrimSuffix(name, "&") == "" {
+		if name, command, _ := strings.Cut(p, "="); strings.TrimSuffix(name, "&") == "" || command == "" {
 			fmt.Fprintf(out, "testreport: %q is not NAME=COMMAND\n", p)
 			return 2
 		}

@@ -303,7 +303,7 @@ func (s *RequestServer) answer(ctx context.Context, r *requester, payload []byte
 func (s *RequestServer) call(ctx context.Context, r Request) (reply []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("handler panics", "addr", r.Remote.String(), "err", p, "stack",
+			s.log.Error("handler of a minion's request panicked; please report this", "addr", r.Remote.String(), "err", p, "stack",
 				string(debug.Stack()))
 			reply, err = nil, fmt.Errorf("handler panics: %v", p)
 		}
