@@ -121,8 +121,8 @@ test-long:
 		'build=$(SUBMAKE) build $(if $(filter $(RACED),$(PARTS)),raced)' $(foreach part,$(ORDER),'$(part)$(if $(filter $(part),$(BESIDE)),&)=$(LONG_$(part))')
 
 salt-answers: install-tests build
-	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/commands -run 'TestCommands|TestReactions|TestEventReturn|TestJobCaches|TestOtherDatabases|TestMariaDBEvents|TestPython$$|TestSSH' -update
-	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/conformance -run 'TestMasterData|TestClearOrders$$|TestOrdersReachMinions' -update
+	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/commands -run 'TestCommands|TestReactions|TestEventReturn|TestJobCaches|TestOtherDatabases|TestMariaDBEvents|TestPython$$|TestSSH|TestOrchestrations|TestSiteTree' -update
+	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/conformance -run 'TestMasterData|TestClearOrders$$|TestOrdersReachMinions|TestOptions$$|TestNewBranches' -update
 
 # About 20 minutes; BENCH_FLAGS such as "--self --quick" make it what they say, and nothing is written.
 bench: build

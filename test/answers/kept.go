@@ -1,10 +1,11 @@
 // Package answers keeps answers of the real Salt in files, so that tests can compare ours with them
 // without asking Salt each time.
 //
-// An answer is bound to the full text of its question and to the settings under which it was given.
-// If a question or the settings change, or a question is added or removed, the test fails until
-// Salt has been asked again. Lives here: the format of the files, this check, and when Salt is
-// asked. Does not: how Salt is asked, what is masked in its answers.
+// An answer is bound to Salt's release, the settings under which it was given and the full text of
+// its question, by a hash over all of these and the answer. If one of them changes, or a question is
+// added or removed, the test fails until Salt has been asked again. Lives here: the format of the
+// files, this check, and when Salt is asked. Does not: how Salt is asked, what is masked in its
+// answers.
 package answers
 
 import (
@@ -13,6 +14,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,33 +40,48 @@ const renew = "make salt-answers"
 // Answers are those of one file, in the order of their questions. T is the type compared, as JSON.
 type Answers[T any] struct {
 	path     string
+	release  string
 	settings string // digest
 	update   bool
 
 	mu    sync.Mutex // guards the fields below
-	kept  file[T]
-	now   map[int]entry[T] // Salt's answers in this run
-	asked int              // questions so far
+	kept  file
+	now   map[int]entry // Salt's answers in this run
+	asked int           // questions so far
 }
 
-type file[T any] struct {
-	Settings string     `json:"settings"`
-	Answers  []entry[T] `json:"answers"`
+type file struct {
+	Settings string  `json:"settings"` // digest
+	Answers  []entry `json:"answers"`
 }
 
-type entry[T any] struct {
-	Asked string `json:"asked"`
-	Said  T      `json:"said"`
+type entry struct {
+	Asked string          `json:"asked"`
+	Said  json.RawMessage `json:"said"`
+	Hash  string          `json:"hash"`
+}
+
+// hash binds an answer to its question and to what a file's answers depend on.
+func (e entry) hash(release, settings string) string {
+	var said bytes.Buffer
+	if err := json.Compact(&said, e.Said); err != nil {
+		return err.Error()
+	}
+	h := sha256.New()
+	for _, part := range []string{release, settings, e.Asked, said.String()} {
+		fmt.Fprintf(h, "%d %s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
 // Open reads the file of a test's answers, which may be missing before the first update. settings
-// is the text of everything else that the answers depend on. With update the file is written when
-// the test ends.
-func Open[T any](t testing.TB, path, settings string, update bool) *Answers[T] {
+// is the text of everything else that the answers of a release depend on. With update the file is
+// written when the test ends.
+func Open[T any](t testing.TB, path, release, settings string, update bool) *Answers[T] {
 	t.Helper()
 	sum := sha256.Sum256([]byte(settings))
-	a := &Answers[T]{path: path, settings: hex.EncodeToString(sum[:16]), update: update,
-		now: map[int]entry[T]{}}
+	a := &Answers[T]{path: path, release: release, settings: hex.EncodeToString(sum[:16]),
+		update: update, now: map[int]entry{}}
 	b, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(b, &a.kept)
@@ -106,18 +123,25 @@ func (a *Answers[T]) Salt(t testing.TB, turn int, question string, ask func() T)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if ask != nil && a.update {
-		a.now[turn] = entry[T]{question, now}
+		e := entry{Asked: question, Said: json.RawMessage(text(now))}
+		e.Hash = e.hash(a.release, a.settings)
+		a.now[turn] = e
 		return now
 	}
-	switch {
-	case turn >= len(a.kept.Answers) || a.kept.Answers[turn].Asked != question:
+	if turn >= len(a.kept.Answers) || a.kept.Answers[turn].Asked != question {
 		t.Errorf("%s has no answer of Salt's to question %d: %s: %s", a.path, turn+1,
 			question, renew)
 		return now
-	case a.kept.Settings != a.settings:
-		t.Errorf("%s: the answers are of other settings than today's: %s", a.path, renew)
 	}
-	said := a.kept.Answers[turn].Said
+	e := a.kept.Answers[turn]
+	if e.Hash != e.hash(a.release, a.settings) {
+		t.Errorf("%s: answer %d is of another release or other settings than today's, or was edited: %s",
+			a.path, turn+1, renew)
+	}
+	var said T
+	if err := json.Unmarshal(e.Said, &said); err != nil {
+		t.Errorf("%s: answer %d: %v", a.path, turn+1, err)
+	}
 	if ask == nil {
 		return said
 	}
@@ -134,7 +158,7 @@ func (a *Answers[T]) write() error {
 	if len(a.now) == 0 {
 		return nil
 	}
-	f := file[T]{Settings: a.settings}
+	f := file{Settings: a.settings}
 	for turn := range a.asked {
 		if e, ok := a.now[turn]; ok {
 			f.Answers = append(f.Answers, e)

@@ -1,7 +1,9 @@
 package answers
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,7 +31,7 @@ func round(t *testing.T, path, settings string, update bool, live func(question 
 	questions ...string) (answers []string, r *recorder) {
 	t.Helper()
 	r = &recorder{TB: t}
-	a := Open[string](r, path, settings, update)
+	a := Open[string](r, path, "3008", settings, update)
 	for _, q := range questions {
 		var ask func() string
 		if live != nil {
@@ -71,13 +73,24 @@ func TestAnswersAreBound(t *testing.T) {
 		"one question less": {"s", nil, []string{"a", "b"},
 			"has 3 answers to 2 questions: make salt-answers"},
 		"other settings": {"S", nil, []string{"a", "b", "a"},
-			"are of other settings than today's: make salt-answers"},
+			"answer 1 is of another release or other settings than today's, or was edited: make salt-answers"},
 		"Salt says otherwise": {"s", strings.ToUpper, []string{"a", "b", "a"},
 			"is no longer what is kept (make salt-answers)"},
 	} {
 		if _, r := round(t, path, tt.settings, false, tt.live, tt.questions...); !r.says(tt.want) {
 			t.Errorf("%s: %q, want %q", name, r.errors, tt.want)
 		}
+	}
+	edited := filepath.Join(t.TempDir(), "edited.json")
+	was, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(edited, bytes.Replace(was, []byte(`"A<`), []byte(`"Aha<`), 1), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, r := round(t, edited, "s", false, nil, "a", "b", "a"); !r.says("answer 1 is of another release") {
+		t.Errorf("an edited answer: %q", r.errors)
 	}
 	if _, r := round(t, filepath.Join(t.TempDir(), "none.json"), "s", false, nil,
 		"a"); !r.says("no answer of Salt's") {

@@ -242,12 +242,16 @@ func onlyOrders(rows []string) (kept []string, failing string) {
 	return kept, failing
 }
 
+// cacheOptions are those of a master that keeps jobs with a returner.
+func cacheOptions(returner string) string {
+	return "master_job_cache: " + returner + "\nauto_accept: True\ntimeout: 15\n"
+}
+
 // databaseRows has a master of a kind keep its jobs in a database. It returns the rows, and what
 // salt-run reads from them.
 func databaseRows(t *testing.T, kind, returner string, db database) []string {
 	t.Helper()
-	r := newReturningOf(t, kind, olderReference, "master_job_cache: "+returner+
-		"\nauto_accept: True\ntimeout: 15\n"+db.options())
+	r := newReturningOf(t, kind, olderReference, cacheOptions(returner)+db.options())
 	db.run(t)
 	r.Run(t)
 	e2e.Eventually(t, 60*time.Second, "the master", r.Ready)
@@ -286,7 +290,8 @@ func TestOtherDatabases(t *testing.T) {
 	} {
 		t.Run(returner, func(t *testing.T) {
 			t.Parallel()
-			kept := answers.Open[[]string](t, answersOf("jobs_"+returner), olderReference, *update)
+			kept := answers.Open[[]string](t, answersOf("jobs_"+returner), olderReference, cacheOptions(returner),
+				*update)
 			var salts func() []string
 			if live() {
 				salts = func() []string { return databaseRows(t, "salt", returner, make(t)) }
@@ -339,7 +344,7 @@ func mysqlEvents(t *testing.T, kind string) []string {
 // master.
 func TestMariaDBEvents(t *testing.T) {
 	t.Parallel()
-	kept := answers.Open[[]string](t, answersOf("events_mysql"), olderReference+eventsToMySQL, *update)
+	kept := answers.Open[[]string](t, answersOf("events_mysql"), olderReference, olderReference+eventsToMySQL, *update)
 	var ask func() []string
 	if live() {
 		ask = func() []string { return mysqlEvents(t, "salt") }

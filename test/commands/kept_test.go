@@ -36,7 +36,7 @@ func TestSaltStillSays(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			answers := answers.Open[said](t, answersOf(c.name), settings(), false)
+			answers := answers.Open[said](t, answersOf(c.name), reference, settings(), false)
 			for _, l := range c.lines {
 				answers.Salt(t, answers.Turn(), l.String(),
 					func() said { return l.on(t, salts).said() })

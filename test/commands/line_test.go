@@ -269,7 +269,7 @@ func (p *pair) play(t *testing.T, c scene) {
 	if c.more != nil {
 		bound += c.more()
 	}
-	p.answers = answers.Open[said](t, answersOf(c.name), bound, *update)
+	p.answers = answers.Open[said](t, answersOf(c.name), reference, bound, *update)
 	if c.before != nil {
 		c.before(t, p)
 	}

@@ -142,7 +142,7 @@ func orchestrationScenes() []scene {
 				writeTop(t, s.Dir)
 			}
 		})
-		answers := answers.Open[outcome](t, answersOf("orchestrations"), settings(), *update)
+		answers := answers.Open[outcome](t, answersOf("orchestrations"), reference, settings(), *update)
 		listeners := map[*side]*listener{}
 		for _, s := range p.sides() {
 			listeners[s] = s.listen(t)

@@ -419,7 +419,7 @@ func TestReactions(t *testing.T) {
 		s.Configure(t, s.Config(t)+strings.ReplaceAll(reactorOptions, "DIR", s.Dir)+scheduleOptions+
 			"unique_jid: True\n")
 	})
-	answers := answers.Open[reacted](t, answersOf("reactions"), reactionSettings(), *update)
+	answers := answers.Open[reacted](t, answersOf("reactions"), reference, reactionSettings(), *update)
 	var sides []*reactorSide
 	for _, s := range p.sides() {
 		sides = append(sides, &reactorSide{side: s})

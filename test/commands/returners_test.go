@@ -128,7 +128,7 @@ func (r *returning) eventRows(t *testing.T) string {
 // master.
 func TestEventReturn(t *testing.T) {
 	t.Parallel()
-	kept := answers.Open[[]string](t, answersOf("event_return"), eventOptions, *update)
+	kept := answers.Open[[]string](t, answersOf("event_return"), reference, eventOptions, *update)
 	var ask func() []string
 	if live() {
 		ask = func() []string {
@@ -287,7 +287,7 @@ func TestJobCaches(t *testing.T) {
 		"ext_job_cache": extOptions} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kept := answers.Open[[]string](t, answersOf(name), options, *update)
+			kept := answers.Open[[]string](t, answersOf(name), reference, options, *update)
 			rows := func(kind string) []string {
 				r := newReturning(t, kind, options)
 				if name == "ext_job_cache" { // the minion writes its own returns

@@ -380,7 +380,7 @@ var treeSync = []line{run("saltutil.sync_all", "--out=json"),
 // results of Salt's own master, also while the leader is killed; the engine moves; and the returner
 // gets every acknowledged event and return, once where nothing failed.
 func TestSiteTree(t *testing.T) {
-	kept := answers.Open[said](t, answersOf("site_tree"), treeSettings(), *update)
+	kept := answers.Open[said](t, answersOf("site_tree"), reference, treeSettings(), *update)
 	own := e2e.Ours(t)
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 3})
 	python := "python_host: " + filepath.Join(e2e.Venvs(t), "salt-"+reference, "bin", "python3") +

@@ -149,7 +149,7 @@ func saltsText(t *testing.T, file, settings string, questions []string,
 	got map[kind][]string) []string {
 	t.Helper()
 	answers := answers.Open[string](t, filepath.Join("testdata", "answers", file+".json"),
-		reference+settings, *update)
+		reference, reference+settings, *update)
 	texts := make([]string, len(questions))
 	for i, q := range questions {
 		var ask func() string
