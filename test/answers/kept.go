@@ -2,9 +2,9 @@
 // without asking Salt each time.
 //
 // An answer is bound to Salt's release, the settings under which it was given and the full text of
-// its question, by a hash over all of these and the answer. If one of them changes, or a question is
-// added or removed, the test fails until Salt has been asked again. Lives here: the format of the
-// files, this check, and when Salt is asked. Does not: how Salt is asked, what is masked in its
+// its question, by a hash over all of these and the answer. If one of them changes, or a question
+// is added or removed, the test fails until Salt has been asked again. Lives here: the format of
+// the files, this check, and when Salt is asked. Does not: how Salt is asked, what is masked in its
 // answers.
 package answers
 
