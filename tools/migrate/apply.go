@@ -249,11 +249,19 @@ func indent(text string) string {
 	return "           " + strings.ReplaceAll(text, "\n", "\n           ")
 }
 
-// shell runs an operator's command.
+// patience is how many times --wait a command may take. A package manager that is killed leaves
+// packages half installed, and the next one refuses to run.
+const patience = 5
+
+// shell runs an operator's command, to its end even if ctx ends meanwhile; that is an error then.
 func (m *migration) shell(ctx context.Context, command string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(m.wait*float64(time.Second)))
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	wait := time.Duration(m.wait * float64(time.Second))
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience*wait)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+	cmd := exec.CommandContext(limit, "/bin/sh", "-c", command)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, nil, nil
 	said, err := os.CreateTemp("", "clustermaster-migrate")
 	if err != nil {
@@ -262,13 +270,20 @@ func (m *migration) shell(ctx context.Context, command string) error {
 	defer os.Remove(said.Name())
 	defer said.Close()
 	cmd.Stdout, cmd.Stderr = said, said // a file, because a started daemon may keep it open
-	cmd.WaitDelay = time.Second
-	// A terminal that goes does not end it, and with ctx all that it has started ends.
+	// A terminal that goes does not end it, and at the limit all that it has started ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	err = cmd.Run()
-	if ctx.Err() != nil && cmd.Process != nil {
-		gone(cmd.Process.Pid)
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = wait
+	if err = cmd.Start(); err == nil {
+		err = m.ended(ctx, cmd)
+	}
+	if limit.Err() != nil && cmd.Process != nil {
+		latest, _ := limit.Deadline()
+		if !gone(cmd.Process.Pid, time.Until(latest.Add(wait))) {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may just have ended
+			gone(cmd.Process.Pid, killed)
+		}
+		err = fmt.Errorf("not done after %v, %d times --wait", patience*wait, patience)
 	}
 	if err != nil {
 		b, _ := os.ReadFile(said.Name())
@@ -277,20 +292,38 @@ func (m *migration) shell(ctx context.Context, command string) error {
 	return nil
 }
 
+// ended waits for a command. If ctx ends first, it says so, and that is the error.
+func (m *migration) ended(ctx context.Context, cmd *exec.Cmd) error {
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	m.say("note     interrupted; waits for the end of its command (kill -- -%d ends it now, and may leave "+
+		"packages half installed)", cmd.Process.Pid)
+	if err := <-done; err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
 // killed bounds the wait for killed processes: one that nobody reaps stays for ever.
 const killed = 10 * time.Second
 
-// gone waits until a killed process group has ended: it may hold the lock of the packages.
-func gone(group int) {
+// gone waits until a process group has ended: it may hold the lock of the packages.
+func gone(group int, within time.Duration) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.After(killed); syscall.Kill(-group, 0) == nil; {
+	for end := time.After(within); syscall.Kill(-group, 0) == nil; {
 		select {
 		case <-end:
-			return
+			return false
 		case <-tick.C:
 		}
 	}
+	return true
 }
 
 // until calls check until it returns nil, or the time of --wait has passed.

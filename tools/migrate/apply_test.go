@@ -49,20 +49,36 @@ func box(t *testing.T) (dir string, ln net.Listener) {
 	return dir, ln
 }
 
-// TestHangUp: apply whose terminal goes ends its command with all that this has started, and then
-// puts Salt's master back.
+// TestHangUp: apply whose terminal goes puts Salt's master back. A command that does not end by
+// then, nor at SIGTERM, ends with all that it has started before --undo runs.
 func TestHangUp(t *testing.T) {
 	dir, _ := box(t)
 	pids, undone := filepath.Join(dir, "pids"), filepath.Join(dir, "undone")
 	var out, errs strings.Builder
-	code := Command(t.Context(), []string{"apply", "-c", filepath.Join(dir, "etc"), "--wait", "60",
-		"--stop", "sleep 300 & echo $! > " + pids + "; kill -HUP $PPID; wait",
+	code := Command(t.Context(), []string{"apply", "-c", filepath.Join(dir, "etc"), "--wait", "0.3",
+		"--stop", "trap '' TERM; sleep 300 & echo $! > " + pids + "; kill -HUP $PPID; wait",
 		"--undo", "kill -0 $(cat " + pids + ") || touch " + undone}, nil, &out, &errs)
 	if code != exitBlocked || !strings.Contains(errs.String(), "Salt's master was restored") {
 		t.Errorf("exit %d\n%s%s", code, &out, &errs)
 	}
 	if _, err := os.Stat(undone); err != nil {
 		t.Errorf("--undo ran beside what --stop had started: %v\n%s%s", err, &out, &errs)
+	}
+}
+
+// TestPackagesAreFinished: a command goes on to its end when the terminal goes, and longer than
+// --wait. A package manager that is killed leaves what lets the next one fail.
+func TestPackagesAreFinished(t *testing.T) {
+	for _, hangUp := range []string{"kill -HUP $PPID;", ""} {
+		dir, _ := box(t) // its listener is in the way of the next step
+		locked := filepath.Join(dir, "locked")
+		var out, errs strings.Builder
+		code := Command(t.Context(), []string{"apply", "-c", filepath.Join(dir, "etc"), "--wait", "0.5",
+			"--stop", "touch " + locked + ";" + hangUp + "sleep 1; rm " + locked,
+			"--undo", "sleep 1; test ! -e " + locked}, nil, &out, &errs)
+		if code != exitBlocked || !strings.Contains(errs.String(), "Salt's master was restored") {
+			t.Errorf("%q: exit %d\n%s%s", hangUp, code, &out, &errs)
+		}
 	}
 }
 

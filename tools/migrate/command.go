@@ -64,7 +64,7 @@ func Command(ctx context.Context, args []string, functions []string, stdout, std
 		"file of options that apply adds in master.d, such as cluster_id, cluster_peers and cluster_secret; plan reads it, too")
 	set.BoolVar(&f.found, "found", false,
 		"apply: this master founds the cluster of cluster_peers, and does not wait for masters that still are Salt's")
-	set.Float64Var(&f.wait, "wait", 120, "seconds that the started master may take")
+	set.Float64Var(&f.wait, "wait", 120, "seconds that the started master may take; each command may take five times as long")
 	err := set.Parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
