@@ -575,16 +575,26 @@ func (m *migration) rollback(ctx context.Context) error {
 	before := connections(o.ListenAddr(o.PublishPort))
 	release := m.hold(o)
 	defer release()
+	state := rollingBack
 	keys, err := m.prepare(ctx, j, o)
-	down := errors.Is(err, operator.ErrNoMaster)
 	switch {
-	case down:
-		m.say("note     this master does not run: the keys in %s count, as it wrote them last",
-			j.Pki)
-	case err != nil:
+	case err == nil:
+		if !j.written(o) {
+			j.Keys, j.KeysAt = keys, time.Now().UTC()
+		}
+	case !errors.Is(err, operator.ErrNoMaster):
 		return fmt.Errorf("this master goes on: %w", err)
+	case !j.KeysAt.IsZero():
+		m.say("note     this master does not run: the keys that it had %s count", j.KeysAt.Format(time.RFC3339))
+	case j.written(o) || j.State == applying || j.State == keysBack:
+		state = keysBack
+		m.say("note     this master does not run: the keys in %s count", j.Pki)
+	default:
+		return fmt.Errorf("this master does not run, and only it knows which keys were accepted, rejected or "+
+			"deleted since %s, for it does not write to %s; start it, and run the command again",
+			j.Began.Format(time.RFC3339), j.Pki)
 	}
-	j.State = rollingBack
+	j.State = state
 	if err := j.save(); err != nil {
 		return err
 	}
@@ -594,8 +604,8 @@ func (m *migration) rollback(ctx context.Context) error {
 	removeMarks(j.Sock)
 	leaveSocket(j.Sock)
 	m.say("stopped  this master")
-	if !down && !j.written(o) {
-		if err := m.writeKeys(j, keys); err != nil {
+	if !j.KeysAt.IsZero() {
+		if err := m.writeKeys(j); err != nil {
 			return fmt.Errorf("write keys to %s: %w; run the command again", j.Pki, err)
 		}
 	}
@@ -639,6 +649,12 @@ func (m *migration) prepare(ctx context.Context, j *journal, o *config.Options) 
 	settled := time.After(settle)
 	if _, err := m.running(ctx, o); err != nil {
 		return nil, err
+	}
+	if j.State == keysBack || !j.KeysAt.IsZero() { // it was started since
+		j.State, j.Keys, j.KeysAt = rollingBack, nil, time.Time{}
+		if err := j.save(); err != nil {
+			return nil, err
+		}
 	}
 	m.returnData(ctx, j, o)
 	select {
@@ -737,11 +753,12 @@ func (m *migration) returnData(ctx context.Context, j *journal, o *config.Option
 
 var releaseNumber = regexp.MustCompile(`\b300[6-8]\b`)
 
-// writeKeys writes keys where this master does not: to a folder that several masters share, and to
-// the files of Salt's driver mmap_key.
-func (m *migration) writeKeys(j *journal, keys []operator.Key) error {
-	list := make([]keystore.Key, 0, len(keys))
-	for _, k := range keys {
+// writeKeys writes the keys of the journal where this master does not: to a folder that several
+// masters share, and to the files of Salt's driver mmap_key. It does so once: after that they are
+// those of Salt's master.
+func (m *migration) writeKeys(j *journal) error {
+	list := make([]keystore.Key, 0, len(j.Keys))
+	for _, k := range j.Keys {
 		state, ok := keystore.ParseState(k.State)
 		if !ok {
 			return fmt.Errorf("%s: unknown state %q", k.ID, k.State)
@@ -751,8 +768,9 @@ func (m *migration) writeKeys(j *journal, keys []operator.Key) error {
 	if err := keystore.WriteDir(j.Pki, list); err != nil {
 		return err
 	}
-	m.say("wrote    %d keys to %s", len(keys), j.Pki)
-	return nil
+	m.say("wrote    %d keys to %s", len(list), j.Pki)
+	j.State, j.Keys, j.KeysAt = keysBack, nil, time.Time{}
+	return j.save()
 }
 
 // peers restores the public keys of Salt's masters, if this master wrote those of its own kind in

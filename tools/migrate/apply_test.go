@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,6 +111,7 @@ type voter struct {
 	minions string // where it writes keys
 	demoted string
 	keys    []operator.Key
+	stop    func()
 }
 
 func (v *voter) Lists(context.Context, bool) (operator.KeyLists, error) {
@@ -145,12 +149,13 @@ func serveVoter(t *testing.T, dir string, v *voter) *config.Options {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
-	t.Cleanup(func() {
+	v.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(v.stop)
 	o, _, err := config.Load(filepath.Join(dir, "etc"), os.Getenv)
 	if err != nil {
 		t.Fatal(err)
@@ -179,15 +184,56 @@ func TestRollbackTakesLateKeys(t *testing.T) {
 	v := &voter{minions: filepath.Join(pki, "minions"), keys: []operator.Key{{ID: "web1", State: "minions", Pub: "key"}}}
 	o := serveVoter(t, dir, v)
 	m := &migration{flags: flags{dir: filepath.Join(dir, "etc"), wait: 60}, out: io.Discard}
-	keys, err := m.prepare(t.Context(), &journal{Pki: pki}, o)
+	j := &journal{Pki: pki}
+	keys, err := m.prepare(t.Context(), j, o)
 	if err != nil || len(keys) != 2 || v.demoted != "box2" {
 		t.Errorf("%d keys, demoted %q, %v", len(keys), v.demoted, err)
 	}
 	v.demoted, v.minions, m.wait = "", t.TempDir(), 1
 	v.keys = append(v.keys, operator.Key{ID: "web3", State: "minions", Pub: "key"})
-	if _, err := m.prepare(t.Context(), &journal{Pki: pki}, o); err == nil || v.demoted != "" {
+	if _, err := m.prepare(t.Context(), j, o); err == nil || v.demoted != "" {
 		t.Errorf("keys that are not written: demoted %q, %v", v.demoted, err)
 	}
+}
+
+// TestRollbackAgain: keys that this master writes nowhere outlive a rollback that fails after the
+// stop. One that finds no master and no such keys changes nothing.
+func TestRollbackAgain(t *testing.T) {
+	dir, ln := box(t)
+	ln.Close() // nothing listens after --start
+	shared := filepath.Join(dir, "shared")
+	put(t, filepath.Join(shared, "minions", "web0"), "key") // deleted since
+	put(t, filepath.Join(dir, "etc", "master.d", "cluster.conf"), "cluster_id: c\ncluster_secret: "+
+		strings.Repeat("s", 40)+"\ncluster_pki_dir: "+shared+"\n")
+	j := &journal{State: applied, Pki: shared, Added: filepath.Join(dir, "etc", "master.d", added),
+		dir: stateDir(filepath.Join(dir, "cache"))}
+	put(t, filepath.Join(j.dir, "before", "conf", "master"), "")
+	put(t, j.Added, "")
+	if err := j.save(); err != nil {
+		t.Fatal(err)
+	}
+	rollback := func(stop, wanted string, ids ...string) {
+		t.Helper()
+		var out, errs strings.Builder
+		code := Command(t.Context(), []string{"rollback", "-c", filepath.Join(dir, "etc"), "--wait", "1", "--stop", stop,
+			"--start", "true"}, nil, &out, &errs)
+		got, err := keysIn(shared)
+		if err != nil || code != exitBlocked || !strings.Contains(errs.String(), wanted) ||
+			!slices.Equal(slices.Sorted(maps.Keys(got)), ids) {
+			t.Errorf("%s: exit %d, keys %v, %v\n%s%s", wanted, code, got, err, &out, &errs)
+		}
+	}
+	rollback("true", "start it, and run the command again", "web0")
+	same(t, j.Added, "")
+	v := &voter{minions: t.TempDir(), keys: []operator.Key{{ID: "web1", State: "minions", Pub: "key"}}}
+	serveVoter(t, dir, v)
+	rollback("false", "stop this master", "web0")
+	v.stop()
+	rollback("true", "does not listen", "web1", "web2")
+	if err := os.Remove(filepath.Join(shared, "minions", "web2")); err != nil { // by Salt's master
+		t.Fatal(err)
+	}
+	rollback("true", "does not listen", "web1")
 }
 
 // TestLostConfiguration: apply fails if --start takes a file of the configuration away or replaces

@@ -12,19 +12,26 @@ import (
 	"time"
 
 	"clustermaster/keystore"
+	"clustermaster/serve/operator"
+	"clustermaster/store/durable"
 )
 
 // journal records on disk the steps of apply, for rollback and for apply after a crash.
 type journal struct {
 	Began   time.Time `json:"began"`
-	State   string    `json:"state"` // applying, applied, rolling back
-	Conf    string    `json:"conf"`  // folder of the configuration
-	Pki     string    `json:"pki"`   // folder of the keys
+	State   string    `json:"state"`
+	Conf    string    `json:"conf"` // folder of the configuration
+	Pki     string    `json:"pki"`  // folder of the keys
 	Sock    string    `json:"sock"`
 	Key     string    `json:"key"`     // fingerprint of the master's key
 	Release string    `json:"release"` // as salt-master --version printed it
 	Added   string    `json:"added"`
 	Stopped bool      `json:"stopped"` // Salt's master was stopped
+
+	// The keys of this master before its stop, if only rollback can write them to Pki. Gone once it
+	// has.
+	Keys   []operator.Key `json:"keys,omitzero"`
+	KeysAt time.Time      `json:"keys_at,omitzero"`
 
 	dir string
 }
@@ -34,6 +41,7 @@ const (
 	applying    = "applying"
 	applied     = "applied"
 	rollingBack = "rolling back"
+	keysBack    = "keys back" // rolling back; the keys in Pki count
 )
 
 const journalFile = "journal.json"
@@ -64,22 +72,7 @@ func (j *journal) save() error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(j.dir, journalFile)
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return durable.WriteFile(filepath.Join(j.dir, journalFile), b)
 }
 
 // keptConf is the copy of a file of the configuration; "" if apply copied none.
