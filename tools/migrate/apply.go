@@ -25,8 +25,10 @@ import (
 	"clustermaster/serve/operator"
 )
 
-// added is the file of master.d that apply writes and rollback removes.
-const added = "clustermaster.conf"
+// addedFile is the file of master.d that apply writes and rollback removes.
+func addedFile(o *config.Options) string {
+	return filepath.Join(filepath.Dir(o.ConfFile), "master.d", "clustermaster.conf")
+}
 
 // migration is one run of apply or rollback.
 type migration struct {
@@ -46,7 +48,7 @@ func (m *migration) apply(ctx context.Context) error {
 		return err
 	}
 	o := p.options
-	before, err := readJournal(stateDir(o.CacheDir))
+	before, err := findJournal(o)
 	if err != nil {
 		return err
 	}
@@ -70,9 +72,8 @@ func (m *migration) apply(ctx context.Context) error {
 	}
 	j := &journal{
 		Began: time.Now().UTC(), State: applying, Conf: filepath.Dir(o.ConfFile), Pki: o.KeysDir(),
-		Sock: o.SockDir, Key: p.MasterKey, Release: p.Release,
-		Added: filepath.Join(filepath.Dir(o.ConfFile), "master.d", added),
-		dir:   stateDir(o.CacheDir),
+		Sock: o.SockDir, Key: p.MasterKey, Release: p.Release, Added: addedFile(o),
+		dir: stateDir(o.CacheDir),
 	}
 	if err := m.keep(j, o); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
@@ -91,7 +92,8 @@ func (m *migration) apply(ctx context.Context) error {
 
 // newOptions is the text of the file in master.d.
 func (m *migration) newOptions(p *Plan) (string, error) {
-	text := "# Written by clustermaster migrate apply; migrate rollback removes it.\n"
+	text := "# Written by clustermaster migrate apply; migrate rollback removes it.\n" +
+		journalAt + stateDir(p.options.CacheDir) + "\n"
 	for _, api := range []string{"rest_cherrypy", "rest_tornado"} {
 		if p.options.Extra[api] != nil && p.options.Extra["enable_clear_commands"] == nil {
 			text += "# salt-api orders on the request port.\nenable_clear_commands: True\n"
@@ -161,6 +163,9 @@ func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, 
 	removeMarks(o.SockDir)
 	leaveSocket(o.SockDir)
 	m.say("stopped  Salt's master, in %.1f s", time.Since(began).Seconds())
+	if err := j.sameConf(o.Files()); err != nil { // --stop may install
+		return err
+	}
 	if m.found {
 		if err := orderFounding(o); err != nil {
 			return err
@@ -169,9 +174,8 @@ func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, 
 	if err := m.shell(ctx, m.start); err != nil {
 		return fmt.Errorf("start this master: %w", err)
 	}
-	if list := j.changedConf(o.Files()); len(list) > 0 {
-		return fmt.Errorf("the configuration changed while Salt's package was replaced: %s; give a --start that "+
-			"leaves it, or puts it back before the start", strings.Join(list, ", "))
+	if err := j.sameConf(o.Files()); err != nil {
+		return err
 	}
 	if err := m.ready(ctx); err != nil {
 		return err
@@ -470,10 +474,24 @@ func removeMarks(sock string) {
 	}
 }
 
+// runs is the options of the master that runs, if apply was to start one with o: other ones if a
+// command took files of the configuration away.
+func (m *migration) runs(j *journal, o *config.Options) *config.Options {
+	if process(o.PidFile) > 0 || j.sameConf(o.Files()) == nil {
+		return o
+	}
+	now, _, err := config.Inspect(m.dir, os.Getenv)
+	if err != nil || process(now.PidFile) == 0 {
+		return o
+	}
+	return now
+}
+
 // putBack restores the machine for Salt's master as it was before apply. It starts Salt's master
 // also where files could not be restored.
 func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) error {
-	if process(o.PidFile) > 0 {
+	runs := m.runs(j, o)
+	if process(runs.PidFile) > 0 {
 		if err := m.giveUpVote(ctx); err != nil && !errors.Is(err, cli.ErrDown) {
 			m.say("note     the members of the cluster are unknown: %v", err)
 		}
@@ -484,10 +502,14 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 	if !j.Stopped {
 		return m.forget(j)
 	}
-	if process(o.PidFile) > 0 {
-		if err := m.halt(ctx, o); err != nil {
+	if process(runs.PidFile) > 0 {
+		if err := m.halt(ctx, runs); err != nil {
 			return err
 		}
+	}
+	if runs != o {
+		m.say("note     this master ran without all files of its configuration; remove what it left in %s and %s",
+			runs.DataDir(), runs.KeysDir())
 	}
 	removeMarks(o.SockDir)
 	leaveSocket(o.SockDir)
@@ -556,13 +578,16 @@ func (m *migration) rollback(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j, err := readJournal(stateDir(o.CacheDir))
+	j, err := findJournal(o)
 	if err != nil {
 		return err
 	}
 	if j == nil {
-		return fmt.Errorf("no migration is recorded in %s; nothing was changed",
-			stateDir(o.CacheDir))
+		err := fmt.Errorf("no migration is recorded in %s; nothing was changed", stateDir(o.CacheDir))
+		if !o.HasFile() {
+			err = fmt.Errorf("%w (%s)", err, o.NoFile())
+		}
+		return err
 	}
 	if !o.HasFile() { // for example after apt purge salt-master
 		if err := m.restoreConf(j, j.changedConf([]string{o.ConfFile})); err != nil {
@@ -571,6 +596,10 @@ func (m *migration) rollback(ctx context.Context) error {
 		if o, _, err = config.Inspect(m.dir, os.Getenv); err != nil {
 			return err
 		}
+	}
+	if stateDir(o.CacheDir) != j.dir {
+		return fmt.Errorf("nothing was changed: cachedir is %s, and the migration is recorded in %s; set cachedir as "+
+			"before apply (the former file is %s)", o.CacheDir, j.dir, j.keptConf(o.ConfFile))
 	}
 	before := connections(o.ListenAddr(o.PublishPort))
 	release := m.hold(o)

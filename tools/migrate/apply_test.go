@@ -90,7 +90,7 @@ func TestRollbackGoesOn(t *testing.T) {
 	dir, ln := box(t)
 	ln.Close()
 	j := &journal{Began: time.Now(), State: applied, Pki: filepath.Join(dir, "pki"),
-		Sock: filepath.Join(dir, "sock"), Added: filepath.Join(dir, "etc", "master.d", added),
+		Sock: filepath.Join(dir, "sock"), Added: filepath.Join(dir, "etc", "master.d", "clustermaster.conf"),
 		dir: stateDir(filepath.Join(dir, "cache"))}
 	put(t, filepath.Join(j.dir, "before", "conf", "master"), "")
 	if err := j.save(); err != nil {
@@ -170,9 +170,13 @@ func TestPutBackGivesUpVote(t *testing.T) {
 	o := serveVoter(t, dir, v)
 	put(t, filepath.Join(dir, "pid"), fmt.Sprint(os.Getpid()))
 	m := &migration{flags: flags{dir: filepath.Join(dir, "etc"), stop: "false", wait: 60}, out: io.Discard}
-	j := &journal{Added: filepath.Join(dir, "added"), Stopped: true}
-	if err := m.putBack(t.Context(), j, o); err == nil || v.demoted != "box2" {
-		t.Errorf("demoted %q, %v", v.demoted, err)
+	j := &journal{Conf: m.dir, Added: filepath.Join(dir, "added"), Stopped: true, dir: t.TempDir()}
+	put(t, j.keptConf(o.ConfFile), "pidfile: elsewhere\n")
+	for _, pidfile := range []string{o.PidFile, filepath.Join(dir, "lost with the configuration")} {
+		o.PidFile, v.demoted = pidfile, ""
+		if err := m.putBack(t.Context(), j, o); err == nil || v.demoted != "box2" {
+			t.Errorf("%s: demoted %q, %v", pidfile, v.demoted, err)
+		}
 	}
 }
 
@@ -205,7 +209,7 @@ func TestRollbackAgain(t *testing.T) {
 	put(t, filepath.Join(shared, "minions", "web0"), "key") // deleted since
 	put(t, filepath.Join(dir, "etc", "master.d", "cluster.conf"), "cluster_id: c\ncluster_secret: "+
 		strings.Repeat("s", 40)+"\ncluster_pki_dir: "+shared+"\n")
-	j := &journal{State: applied, Pki: shared, Added: filepath.Join(dir, "etc", "master.d", added),
+	j := &journal{State: applied, Pki: shared, Added: filepath.Join(dir, "etc", "master.d", "clustermaster.conf"),
 		dir: stateDir(filepath.Join(dir, "cache"))}
 	put(t, filepath.Join(j.dir, "before", "conf", "master"), "")
 	put(t, j.Added, "")
@@ -236,10 +240,12 @@ func TestRollbackAgain(t *testing.T) {
 	rollback("true", "does not listen", "web1")
 }
 
-// TestLostConfiguration: apply fails if --start takes a file of the configuration away or replaces
-// it, and puts it back before --undo; rollback puts the main file back.
+// TestLostConfiguration: apply fails if --stop or --start takes a file of the configuration away or
+// replaces it, and puts it back before --undo. After --stop it starts no master without the file.
 func TestLostConfiguration(t *testing.T) {
-	for _, way := range []string{"rm", "echo id: other >"} {
+	for _, c := range []struct{ stop, start string }{
+		{"true", "rm"}, {"true", "echo id: other >"}, {"rm", "touch started #"},
+	} {
 		dir, ln := box(t)
 		ln.Close() // nothing listens after --undo
 		main := filepath.Join(dir, "etc", "master")
@@ -248,31 +254,56 @@ func TestLostConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out, errs strings.Builder
-		code := Command(t.Context(), []string{"apply", "-c", filepath.Dir(main), "--wait", "2", "--stop", "true",
-			"--start", way + " " + main, "--undo", "cp " + main + " " + dir + "/undone"}, nil, &out, &errs)
+		code := Command(t.Context(), []string{"apply", "-c", filepath.Dir(main), "--wait", "2", "--stop", c.stop + " " + main,
+			"--start", "cd " + dir + "; " + c.start + " " + main, "--undo", "cp " + main + " " + dir + "/undone"},
+			nil, &out, &errs)
 		if code != exitBlocked || !strings.Contains(errs.String(), "the configuration changed while Salt's package was replaced: "+main) {
-			t.Errorf("%s: exit %d\n%s%s", way, code, &out, &errs)
+			t.Errorf("%v: exit %d\n%s%s", c, code, &out, &errs)
 		}
 		same(t, filepath.Join(dir, "undone"), string(text))
 		same(t, main, string(text))
+		if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
+			t.Errorf("%v: --start ran", c)
+		}
 	}
+}
+
+// TestRollbackRestoresMainFile: rollback puts the main file back, also if cachedir was only there,
+// and does not take another file for it.
+func TestRollbackRestoresMainFile(t *testing.T) {
 	dir, _ := box(t)
-	main, rest := filepath.Join(dir, "etc", "master"), filepath.Join(dir, "etc", "master.d", "rest.conf")
+	main := filepath.Join(dir, "etc", "master")
 	text, err := os.ReadFile(main)
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, rest, string(text))
-	if err := os.Rename(main, main+".gone"); err != nil {
+	o, _, err := config.Inspect(filepath.Dir(main), os.Getenv)
+	if err != nil {
 		t.Fatal(err)
 	}
-	j := &journal{Conf: filepath.Dir(main), State: applied, dir: stateDir(filepath.Join(dir, "cache"))}
-	put(t, filepath.Join(j.dir, "before", "conf", "master"), string(text))
+	j := &journal{Conf: filepath.Dir(main), State: applied, Added: addedFile(o), dir: stateDir(o.CacheDir)}
+	kept := filepath.Join(j.dir, "before", "conf", "master")
+	put(t, kept, string(text))
 	if err := j.save(); err != nil {
 		t.Fatal(err)
 	}
+	options, err := new(migration).newOptions(&Plan{options: o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, j.Added, options)
 	var out, errs strings.Builder
-	Command(t.Context(), []string{"rollback", "-c", j.Conf, "--stop", "false"}, nil, &out, &errs)
+	rollback := func() int {
+		return Command(t.Context(), []string{"rollback", "-c", j.Conf, "--stop", "false"}, nil, &out, &errs)
+	}
+	put(t, main, "cachedir: "+dir+"/other\n")
+	if code := rollback(); code != exitBlocked || !strings.Contains(errs.String(), "the former file is "+kept) {
+		t.Errorf("exit %d\n%s%s", code, &out, &errs)
+	}
+	if err := os.Remove(main); err != nil {
+		t.Fatal(err)
+	}
+	rollback()
 	if same(t, main, string(text)); t.Failed() {
 		t.Log(&out, &errs)
 	}

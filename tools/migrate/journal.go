@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"clustermaster/config"
 	"clustermaster/keystore"
 	"clustermaster/serve/operator"
 	"clustermaster/store/durable"
@@ -66,6 +68,28 @@ func readJournal(dir string) (*journal, error) {
 	return j, nil
 }
 
+// journalAt begins the line of addedFile that names the folder of the journal.
+const journalAt = "# The journal: "
+
+// findJournal finds the journal of a migration, also if cachedir was lost with the main file. It is
+// nil if there is none.
+func findJournal(o *config.Options) (*journal, error) {
+	j, err := readJournal(stateDir(o.CacheDir))
+	if err != nil || j != nil {
+		return j, err
+	}
+	b, err := os.ReadFile(addedFile(o))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if dir, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), journalAt); ok {
+			return readJournal(dir)
+		}
+	}
+	return nil, nil
+}
+
 // save writes the journal so that a crash leaves the old or the new one.
 func (j *journal) save() error {
 	b, err := json.MarshalIndent(j, "", "  ")
@@ -98,6 +122,15 @@ func (j *journal) changedConf(files []string) (list []string) {
 		}
 	}
 	return list
+}
+
+// sameConf is an error if one of the files is missing or changed.
+func (j *journal) sameConf(files []string) error {
+	if list := j.changedConf(files); len(list) > 0 {
+		return fmt.Errorf("the configuration changed while Salt's package was replaced: %s; give a --stop and a "+
+			"--start that leave it, or put it back before the start", strings.Join(list, ", "))
+	}
+	return nil
 }
 
 // copyTree copies regular files, links and folders; files and folders with their modes and owners.
