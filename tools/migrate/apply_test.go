@@ -76,9 +76,9 @@ func TestPackagesAreFinished(t *testing.T) {
 		dir, _ := box(t) // its listener is in the way of the next step
 		locked := filepath.Join(dir, "locked")
 		var out, errs strings.Builder
-		code := Command(t.Context(), []string{"apply", "-c", filepath.Join(dir, "etc"), "--wait", "0.5",
-			"--stop", "touch " + locked + ";" + hangUp + "sleep 1; rm " + locked,
-			"--undo", "sleep 1; test ! -e " + locked}, nil, &out, &errs)
+		code := Command(t.Context(), []string{"apply", "-c", filepath.Join(dir, "etc"), "--wait", "2",
+			"--stop", "touch " + locked + ";" + hangUp + "sleep 3; rm " + locked,
+			"--undo", "sleep 3; test ! -e " + locked}, nil, &out, &errs)
 		if code != exitBlocked || !strings.Contains(errs.String(), "Salt's master was restored") {
 			t.Errorf("%q: exit %d\n%s%s", hangUp, code, &out, &errs)
 		}
