@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -192,6 +194,44 @@ func TestRemoveOfOneOfTwoTakesItsVoteFirst(t *testing.T) {
 		t.Error("it was removed with its vote")
 	}
 	propose(t, by, offer("web1"))
+}
+
+// One of two voters, and the only one, is needed for a quorum, unless it was removed.
+func TestNeededForTheQuorum(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2)
+	a, b := c.Nodes[0], c.Nodes[1]
+	needed := func(what string, want map[*clustertest.Node]bool) {
+		t.Helper()
+		c.Wait(what, func() error {
+			for n, is := range want {
+				if n.Node.Peers().QuorumNeedsSelf() != is {
+					return fmt.Errorf("%s: not %v", n.ID, is)
+				}
+			}
+			return nil
+		})
+	}
+	c.WaitVoters(2)
+	needed("two voters", map[*clustertest.Node]bool{a: true, b: true})
+	if _, _, err := a.Demote(patience(t), b.ID); err != nil {
+		t.Fatal(err)
+	}
+	needed("one voter", map[*clustertest.Node]bool{a: true, b: false})
+	if _, _, err := a.Promote(patience(t), b.ID); err != nil {
+		t.Fatal(err)
+	}
+	needed("two again", map[*clustertest.Node]bool{a: true, b: true})
+	a.Stop()
+	b.Stop()
+	if err := os.WriteFile(filepath.Join(b.Dir, "removed.json"),
+		[]byte(`{"at": "2026-11-23T05:52:17Z", "by": ""}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.Start()
+	if b.Node.Peers().QuorumNeedsSelf() {
+		t.Error("a removed one holds itself for needed")
+	}
 }
 
 func TestRemoveOfTheLeaderHandsOver(t *testing.T) {

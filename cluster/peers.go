@@ -36,6 +36,15 @@ func (p Peers) Members() []string {
 	return out
 }
 
+// QuorumNeedsSelf reports whether this master is a member, and the others have no quorum without
+// it: it is one of two voters or the only one, both by raft's latest configuration and by the
+// agreed one.
+func (p Peers) QuorumNeedsSelf() bool {
+	needed := func(voters map[string]bool) bool { return voters[p.Self()] && len(voters) <= 2 }
+	n := p.node
+	return n.Phase() == Joined && needed(n.voters()) && needed(n.agreedVoters())
+}
+
 // Conn returns the connection to another master.
 func (p Peers) Conn(node string) (grpc.ClientConnInterface, error) {
 	if p.node.port == nil {

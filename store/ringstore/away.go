@@ -27,7 +27,7 @@ import (
 // its records whatever the clocks were.
 const (
 	// seconds since 1970: when this master was last in contact with others, and had compared
-	// copies; for the survivor of two, when it last ran
+	// copies; for the survivor of two that is needed for a quorum, when it last ran
 	contactNote = "contact"
 )
 
@@ -181,8 +181,9 @@ func (s *Store) keepContact(ctx context.Context, others []string) error {
 			return nil
 		}
 	}
-	// Of two masters, the other one forgets nothing without this one, for it is no majority.
-	if asked == 0 && (suspected || len(others) > 1) {
+	// Of two masters, the other one forgets nothing without this one, for it is no majority. With a
+	// quorum of its own it may have become one: it removed this master, or admitted others.
+	if asked == 0 && (suspected || len(others) > 1 || !s.peers.QuorumNeedsSelf()) {
 		return nil
 	}
 	if suspected {

@@ -542,6 +542,91 @@ func TestTheSurvivorOfTwoGoesOn(t *testing.T) {
 	}
 }
 
+// The other one of two masters may have a quorum alone: this one was removed and has missed it, or
+// is no voter. Then it forgets deletions without this one, which was away although it kept running.
+func TestTheSpareOneOfTwoWasAway(t *testing.T) {
+	t.Parallel()
+	for _, removed := range []bool{true, false} {
+		t.Run(map[bool]string{true: "removed", false: "no voter"}[removed], func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t, "a", "b")
+			k.settled()
+			ctx, b := t.Context(), k.node("b")
+			const deleted = 20
+			key := func(n int) Key {
+				return Key{Space: SpaceMinions, Place: fmt.Sprintf("p%d", n), Name: "n"}
+			}
+			for n := range deleted {
+				if err := k.store("a").Put(ctx, key(n), []byte("v"), time.Time{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k.settled()
+			k.contactNoted()
+			k.isolate("b", true)
+			k.notices("a", "b")
+			k.mu.Lock()
+			b.spare, b.ring = true, k.ring
+			k.mu.Unlock()
+			names := []string{"a", "b"}
+			if removed {
+				k.setRing("a")
+			} else {
+				names = append(names, "c")
+				k.setMembers([]string{"b"}, "a", "c") // b's share went after ring_dead_after
+				k.start("c")
+				k.cutLine("b", "c", true)
+				k.notices("c", "b")
+			}
+			eventually(t, "a has settled", func() error {
+				if a := k.store("a"); !a.Settled() || a.Info().Epoch != k.epoch {
+					return fmt.Errorf("%+v", a.Info())
+				}
+				return nil
+			})
+			for n := range deleted {
+				if err := k.store("a").Delete(ctx, key(n).Space, key(n).Place, key(n).Name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				k.now.add(40 * time.Hour)
+				for range 2 { // it notes contact, or not, before it looks again
+					from := k.now.Now()
+					eventually(t, "b has looked", func() error {
+						b.store.heard.mu.Lock()
+						defer b.store.heard.mu.Unlock()
+						if lost := b.store.heard.peers["a"].lost; lost.Before(from) {
+							return fmt.Errorf("last at %v", lost)
+						}
+						return nil
+					})
+				}
+			}
+			gone := func() error {
+				for _, name := range names {
+					if name != "b" && k.store(name).holdsAny(key, deleted) {
+						return fmt.Errorf("%s has some", name)
+					}
+				}
+				return nil
+			}
+			eventually(t, "the tombstones are gone", gone)
+			b.kill()
+			k.isolate("b", false)
+			k.mu.Lock()
+			b.spare, b.ring = false, nil
+			k.mu.Unlock()
+			k.start("b")
+			k.setRing(names...)
+			k.settled()
+			if err := gone(); err != nil || k.store("b").holdsAny(key, deleted) {
+				t.Errorf("what was deleted is back: %v", err)
+			}
+		})
+	}
+}
+
 // A master that was away for longer than deletions are remembered, and is still cut off, takes
 // nothing alone: it may have to begin anew, and what it took would be gone.
 func TestAMasterThatWasAwayTakesNothingAlone(t *testing.T) {

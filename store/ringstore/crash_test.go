@@ -25,8 +25,9 @@ func (a alone) Ring() *hashring.Ring { return a.ring }
 func (a alone) Conn(node string) (grpc.ClientConnInterface, error) {
 	return nil, fmt.Errorf("no way to %s", node)
 }
-func (a alone) Alive(string) bool { return false }
-func (a alone) Members() []string { return []string{"m1/a"} }
+func (a alone) Alive(string) bool     { return false }
+func (a alone) Members() []string     { return []string{"m1/a"} }
+func (a alone) QuorumNeedsSelf() bool { return true }
 
 func newAlone() alone { return alone{hashring.New([]string{"m1/a"}, 256, 3, 1)} }
 

@@ -63,6 +63,8 @@ type kitNode struct {
 	up    bool
 	log   *slog.Logger
 	ring  *hashring.Ring // nil: the kit's; else what this node has heard of
+	// the others have a quorum without it, for it is no voter or was removed
+	spare bool
 }
 
 // shiftClock is the real clock, moved.
@@ -283,7 +285,17 @@ func (n *kitNode) Ring() *hashring.Ring {
 func (n *kitNode) Members() []string {
 	n.kit.mu.Lock()
 	defer n.kit.mu.Unlock()
+	if n.ring != nil {
+		return n.ring.Members()
+	}
 	return append(slices.Clone(n.kit.ring.Members()), n.kit.also...)
+}
+
+func (n *kitNode) QuorumNeedsSelf() bool {
+	members := len(n.Members())
+	n.kit.mu.Lock()
+	defer n.kit.mu.Unlock()
+	return !n.spare && members <= 2
 }
 
 func (n *kitNode) Alive(node string) bool {

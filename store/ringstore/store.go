@@ -35,6 +35,9 @@ type Peers interface {
 	Alive(node string) bool
 	// Members returns the nodes of the cluster, in the ring or not, reachable or not.
 	Members() []string
+	// QuorumNeedsSelf reports whether this master is a member, and the others have no quorum
+	// without it.
+	QuorumNeedsSelf() bool
 }
 
 // Options bound and time the store. The zero value of each field means the default.

@@ -32,8 +32,9 @@ func (l lone) Ring() *hashring.Ring { return l.ring }
 func (l lone) Conn(node string) (grpc.ClientConnInterface, error) {
 	return nil, fmt.Errorf("no way to %s", node)
 }
-func (l lone) Alive(string) bool { return false }
-func (l lone) Members() []string { return []string{l.node} }
+func (l lone) Alive(string) bool     { return false }
+func (l lone) Members() []string     { return []string{l.node} }
+func (l lone) QuorumNeedsSelf() bool { return true }
 
 // heap is the content of a master's store.
 type heap struct{ minions, jobs, returns, size int }

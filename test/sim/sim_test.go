@@ -397,8 +397,9 @@ func (s solitary) Ring() *hashring.Ring { return s.ring }
 func (s solitary) Conn(n string) (grpc.ClientConnInterface, error) {
 	return nil, fmt.Errorf("no way to %s", n)
 }
-func (s solitary) Alive(n string) bool { return n == s.self }
-func (s solitary) Members() []string   { return []string{s.self} }
+func (s solitary) Alive(n string) bool   { return n == s.self }
+func (s solitary) Members() []string     { return []string{s.self} }
+func (s solitary) QuorumNeedsSelf() bool { return true }
 
 // least is how many acknowledged calls a run needs to show anything: about a third of the fewest
 // that 120 seeds had.

@@ -19,8 +19,9 @@ func (a alone) Ring() *hashring.Ring { return a.ring }
 func (a alone) Conn(node string) (grpc.ClientConnInterface, error) {
 	return nil, fmt.Errorf("no way to %s", node)
 }
-func (a alone) Alive(string) bool { return false }
-func (a alone) Members() []string { return []string{"m1/a"} }
+func (a alone) Alive(string) bool     { return false }
+func (a alone) Members() []string     { return []string{"m1/a"} }
+func (a alone) QuorumNeedsSelf() bool { return true }
 
 // Alone opens the store of a cluster with only one master, in a temporary folder; the end of the
 // test closes it.
