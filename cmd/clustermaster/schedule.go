@@ -17,13 +17,13 @@ func (r *process) openSchedule() {
 		return ok
 	}, r.log)
 	r.sched = schedule.New(schedule.Deps{
-		Return:  r.returners.Ran,
 		Cluster: schedule.Agreed{Node: r.node, Reachable: r.node.Peers().Alive},
-		Run:     r.functions.Scheduled,
-		Fire:    r.bus.Fire, NewJID: r.newJID, Now: r.node.Now,
+		Run:     r.functions.Scheduled, Return: r.returners.Ran,
+		Fire: r.bus.Fire, NewJID: r.newJID, Now: r.node.Now,
 	},
 		schedule.Options{Entries: entries, ID: o.ID, Node: r.node.Self().Node, Alone: r.port == nil,
-			Window: o.LoopInterval, Returners: settings.ScheduleReturners(o)}, r.log, r.reg)
+			Window: o.LoopInterval, ClockLimit: o.ClusterClockLimit,
+			Returners: settings.ScheduleReturners(o)}, r.log, r.reg)
 }
 
 // runSchedule runs the schedule once this master has the cluster's state.

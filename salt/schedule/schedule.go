@@ -35,6 +35,8 @@ type Options struct {
 	// stand-alone: the schedule starts anew with this process, so no earlier state counts
 	Alone  bool
 	Window time.Duration // loop_interval: see Clock
+	// cluster_clock_limit: by how much each leader's clock may be off, in either direction
+	ClockLimit time.Duration
 	// Returners receive the result of every entry (schedule_returner).
 	Returners []string
 }
@@ -188,7 +190,7 @@ func (s *Schedule) step(ctx context.Context, e *Entry) error {
 	}
 	now := s.deps.Now()
 	next, d, err := e.Step(state, Clock{Now: now, Window: max(s.opts.Window, 2*lookEvery),
-		Random: rand.Int64N, Running: running})
+		Apart: 2*s.opts.ClockLimit + lookEvery, Random: rand.Int64N, Running: running})
 	if err != nil {
 		s.say(e.Name, "scheduled job does not run", err)
 		return nil

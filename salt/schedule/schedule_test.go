@@ -21,6 +21,8 @@ import (
 type masters struct {
 	t     *testing.T
 	state *fsm.State
+	// clocks, by node; set before the masters start
+	behind map[string]time.Duration
 
 	mu    sync.Mutex // guards what follows, and Apply
 	runs  []string   // TIME NAME NODE
@@ -125,6 +127,7 @@ func (m *masters) start(ctx context.Context, node, option string, alone bool) *o
 	n := 0
 	s := New(Deps{
 		Cluster: o, NewJID: func() string { n++; return fmt.Sprintf("%s-%d", node, n) },
+		Now: func() time.Time { return time.Now().Add(-m.behind[node]) },
 		Run: func(ctx context.Context, jid, fun string, _ []any, _ value.Map) Outcome {
 			m.mu.Lock()
 			m.runs = append(m.runs, time.Now().UTC().Format("15:04:05 ")+node)
@@ -159,7 +162,8 @@ func (m *masters) start(ctx context.Context, node, option string, alone bool) *o
 			m.given = append(m.given, fmt.Sprint(returner, " ", result.Without("pid")))
 		},
 	}, Options{Entries: entries, ID: node +
-		"_master", Node: node, Alone: alone, Window: time.Minute, Returners: m.every}, nil, nil)
+		"_master", Node: node, Alone: alone, Window: time.Minute,
+		ClockLimit: 30 * time.Second, Returners: m.every}, nil, nil)
 	go func() { _ = s.Run(ctx) }()
 	return o
 }
@@ -217,6 +221,24 @@ func TestLeaderChanges(t *testing.T) {
 		want := []string{"00:00:01 m1", "00:00:11 m1", "00:00:21 m1", "00:00:31 m2", "00:00:41 m2",
 			"00:00:51 m2"}
 		if got := m.took(); !slices.Equal(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
+// A new leader whose clock is behind, by as much as clocks may differ, does not run again what ran
+// at its time by the former leader's.
+func TestTheNextClockIsBehind(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, m *masters) {
+		const option = "{j: {function: f, cron: '*/5 * * * *'}}"
+		m.behind = map[string]time.Duration{"m1": -30 * time.Second, "m2": 30 * time.Second}
+		a, b := m.start(ctx, "m1", option, false), m.start(ctx, "m2", option, false)
+		a.set(true, false)
+		time.Sleep(5*time.Minute - 30*time.Second + time.Millisecond)
+		a.set(false, false)
+		b.set(true, false)
+		time.Sleep(6 * time.Minute)
+		if got, want := m.took(), []string{"00:04:30 m1", "00:10:30 m2"}; !slices.Equal(got, want) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})

@@ -14,6 +14,9 @@ type Clock struct {
 	// Window is how long after its time a run of cron, when and once may still begin:
 	// loop_interval, because leaders change. A run of an interval may begin however late.
 	Window time.Duration
+	// Apart is the most by which the clocks of two leaders differ. A run that is recorded as later
+	// than that from now was recorded by a wrong clock.
+	Apart time.Duration
 	// Random returns a number from 0 on and below n.
 	Random func(n int64) int64
 	// Running is the number of running runs of the entry.
@@ -41,7 +44,7 @@ func (e *Entry) Step(s fsm.Scheduled, c Clock) (fsm.Scheduled, Decision, error) 
 		s.Entry = e.hash
 	}
 	s.Name = e.Name
-	if e.once.IsZero() && s.Last.After(c.Now.Add(c.Window)) {
+	if e.once.IsZero() && s.Last.After(c.Now.Add(c.Apart)) {
 		s.Last = time.Time{} // by a clock that was ahead
 	}
 	if e.parked(s, c) {
@@ -77,7 +80,7 @@ func (e *Entry) Step(s fsm.Scheduled, c Clock) (fsm.Scheduled, Decision, error) 
 func (e *Entry) parked(s fsm.Scheduled, c Clock) bool {
 	switch {
 	case e.interval > 0:
-		return s.Next.Sub(c.Now) > e.interval+c.Window
+		return s.Next.Sub(c.Now) > e.interval+c.Apart
 	case !e.once.IsZero():
 		return false
 	}

@@ -158,7 +158,7 @@ func TestStepIsPure(t *testing.T) {
 }
 
 // A leader whose clock was a day ahead said when a run is due next; the right clock takes it back.
-// A clock that goes back by less than the window causes no second run.
+// A clock that goes back by no more than the clocks of leaders differ causes no second run.
 func TestAFastClockDoesNotPark(t *testing.T) {
 	t.Parallel()
 	minutely := func(s *splay) *Entry {
@@ -177,7 +177,9 @@ func TestAFastClockDoesNotPark(t *testing.T) {
 		"when":                {entryOf(t, "when 10:03am"), 1},
 		"once":                {entryOf(t, "once 2026-11-21T10:03:00"), 1},
 	} {
-		clock := func(at time.Time) Clock { return Clock{Now: at, Window: 5 * time.Second} }
+		clock := func(at time.Time) Clock {
+			return Clock{Now: at, Window: time.Second, Apart: 5 * time.Second}
+		}
 		for _, began := range []time.Time{now, now.Add(3 * time.Minute)} { // at rest, or just ran
 			fast := began.AddDate(0, 0, 1)
 			ahead := runsOf(t, tt.e, fsm.Scheduled{}, clock(fast), fast.Add(time.Second),
@@ -192,9 +194,9 @@ func TestAFastClockDoesNotPark(t *testing.T) {
 		var state fsm.Scheduled
 		runs, right := 0, 0
 		count := func(time.Time) { runs++ }
-		for at := now.Add(-time.Second); at.Before(now.Add(5*time.Minute - 2*time.Second)); {
-			// three seconds forward, two back
-			state = runsOf(t, tt.e, state, clock(at), at.Add(3*time.Second), count)
+		for at := now.Add(-time.Second); at.Before(now.Add(5*time.Minute - 5*time.Second)); {
+			// six seconds forward, five back
+			state = runsOf(t, tt.e, state, clock(at), at.Add(6*time.Second), count)
 			at = at.Add(time.Second)
 		}
 		runsOf(t, tt.e, fsm.Scheduled{}, clock(now.Add(-time.Second)), now.Add(5*time.Minute),
