@@ -324,7 +324,8 @@ func (t turn) Unlock() { <-t }
 
 // align makes raft's configuration follow the members: it adds joiners as nonvoters, removes
 // members that left, and updates addresses. It goes over all of them although raft refuses one, as
-// it does while another server has that address: the next round may find it free.
+// it does while another server has that address: the next round may find it free. Members that swap
+// addresses keep their records, for the state refuses an address that another member has.
 func (n *Node) align(ctx context.Context) error {
 	n.aligning.Lock()
 	defer n.aligning.Unlock()
