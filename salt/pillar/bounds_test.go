@@ -1,9 +1,11 @@
 package pillar_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -261,6 +263,22 @@ func decryptsNothing(t *testing.T, home, secret string, files map[string]string)
 			}
 			if s := mapOf(made.Pillar, "a").String("s"); r.Override != nil && s != secret {
 				t.Errorf("%s: in place of a secret it is told %q", name, s)
+			}
+		}
+		for _, strategy := range []string{"smart", "list", "overwrite"} {
+			o.MergeStrategy, o.MergeLists = strategy, true
+			for _, own := range []any{[]any{secret}, value.Map{{Key: math.NaN(), Value: secret}}} {
+				for _, r := range []pillar.Request{
+					{ID: "web1", Override: value.Map{{Key: "own", Value: own}}},
+					{ID: "web1", ExtraMinionData: value.Map{{Key: "own", Value: own}}},
+				} {
+					made, err := maker(t, o, pillar.Deps{}, files).Pillar(t.Context(), r)
+					packed, packErr := value.Pack(made.Pillar.Without("a").Without("b"))
+					if err != nil || packErr != nil || bytes.Contains(packed, []byte("s3cret")) {
+						t.Errorf("%s, %s: of %v the minion is told %v, %v, %v", name, strategy, own,
+							made.Pillar, err, packErr)
+					}
+				}
 			}
 		}
 	}

@@ -237,8 +237,12 @@ type compilation struct {
 	seen               value.Map // the options as templates see them
 	told               value.Map // the options as functions see them: id is the master's
 	pillar             value.Map // as templates and matchers see it
-	// what the minion added, when something in the pillar gets decrypted
-	given     value.Map
+	runs               []any     // ext_pillar
+	wellFormed         bool      // the option is a list
+	// Something in the pillar gets decrypted. The minion's own texts must not be in it before, or
+	// the minion would learn what they decrypt to.
+	apart     bool
+	given     value.Map // extra data of the minion that is added after that
 	avail     map[string][]string
 	ignored   map[string][]string // SLS per environment that may be absent without an error
 	errors    []string
@@ -293,6 +297,8 @@ func (c *Compiler) compile(ctx context.Context, r Request) (value.Map, error) {
 
 // run is Salt's compile_pillar.
 func (p *compilation) run(ctx context.Context) (value.Map, error) {
+	p.runs, p.wellFormed = p.extRuns()
+	p.apart = p.decrypts()
 	top := p.top(ctx)
 	topErrors := p.errors
 	p.errors = nil

@@ -68,19 +68,17 @@ func (a extArgs) bind(params ...function.Param) (map[string]any, error) {
 // override. The minion's own data goes into the result only if nothing decrypts it, else into
 // p.given. An ext_pillar that fails is an error of the pillar, and the others go on.
 func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.Map, error) {
-	runs, ok := p.extRuns()
-	if !ok {
+	if !p.wellFormed {
 		p.fault(`The "ext_pillar" option is malformed`)
 		return pillar, nil
 	}
-	apart := p.decrypts(runs)
 	switch {
-	case !apart:
+	case !p.apart:
 		pillar = p.override(pillar, p.req.Override)
 	case p.opts.ExtPillarFirst: // start with an empty pillar
 		pillar = nil
 	}
-	for _, v := range runs {
+	for _, v := range p.runs {
 		run, ok := v.(value.Map)
 		if !ok || len(run) == 0 {
 			p.fault(`The "ext_pillar" option is malformed`)
@@ -96,7 +94,7 @@ func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.M
 			}
 			name, _ := pair.Key.(string)
 			sees := pillar
-			if apart && name != "gpg" {
+			if p.apart && name != "gpg" {
 				sees = p.override(p.override(pillar, p.given), p.req.Override)
 			}
 			made, found, err := p.extPillar(ctx, name, sees, pair.Value)
@@ -119,7 +117,7 @@ func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.M
 			p.fault("Failed to load ext_pillar %v: it made no dictionary", run[0].Key)
 			continue
 		}
-		if _, extra := run.Get("extra_minion_data_in_pillar"); apart && extra {
+		if _, extra := run.Get("extra_minion_data_in_pillar"); p.apart && extra {
 			p.given = p.merge(p.given, m)
 			continue
 		}
@@ -128,10 +126,9 @@ func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.M
 	return pillar, nil
 }
 
-// decrypts reports whether anything in a pillar is decrypted after merging. The minion's own texts
-// must not be in such a pillar, or the minion would learn what they decrypt to.
-func (p *compilation) decrypts(runs []any) bool {
-	return value.Truth(p.opts.DecryptPillar) || slices.ContainsFunc(runs, func(v any) bool {
+// decrypts reports whether anything in a pillar is decrypted after merging.
+func (p *compilation) decrypts() bool {
+	return value.Truth(p.opts.DecryptPillar) || slices.ContainsFunc(p.runs, func(v any) bool {
 		run, _ := v.(value.Map)
 		_, gpg := run.Get("gpg")
 		return gpg

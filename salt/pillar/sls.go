@@ -13,6 +13,9 @@ import (
 // renderMatches renders the matched SLS files and merges them in order.
 func (p *compilation) renderMatches(ctx context.Context, matches []matched) (value.Map, error) {
 	made := p.req.Override
+	if p.apart {
+		made = nil
+	}
 	for _, m := range p.inEnvOrder(matches) {
 		var names []string
 		for _, sls := range m.sls {
