@@ -1,6 +1,7 @@
 package hosted
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,11 @@ func (f *Functions) stage(ctx context.Context, root string, s *stage) (any, erro
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := copyTree(root, s.dir); err != nil {
+	if err := copyKinds(root, s.dir); err != nil {
+		return nil, err
+	}
+	before, err := digestsOf(s.dir)
+	if err != nil {
 		return nil, err
 	}
 	ret, err := f.run(ctx, s.fun, nil, s.kwargs,
@@ -74,22 +79,18 @@ func (f *Functions) stage(ctx context.Context, root string, s *stage) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	kinds := map[string]bool{}
-	for _, dir := range []string{root, s.dir} {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			kinds[e.Name()] = e.Name() != stagedIn
-		}
+	after, err := digestsOf(s.dir)
+	if err != nil {
+		return nil, err
 	}
-	for kind, counts := range kinds {
-		new := filepath.Join(s.dir, kind)
-		if !counts || digestOf(new) == digestOf(filepath.Join(root, kind)) {
+	for kind := range before {
+		after[kind] = cmp.Or(after[kind], NoExtensions) // Salt removes an empty one
+	}
+	for kind, digest := range after {
+		if digest == cmp.Or(before[kind], NoExtensions) {
 			continue
 		}
-		if err := os.MkdirAll(new, 0o700); err != nil { // Salt removes an empty one
+		if err := os.MkdirAll(filepath.Join(s.dir, kind), 0o700); err != nil {
 			return nil, err
 		}
 		s.kinds = append(s.kinds, kind)
@@ -97,10 +98,28 @@ func (f *Functions) stage(ctx context.Context, root string, s *stage) (any, erro
 	return ret, nil
 }
 
-func digestOf(dir string) string {
-	e := NewExtensions(dir)
-	e.Look()
-	return e.Digest()
+// digestsOf returns the digests of the kinds of modules in a folder.
+func digestsOf(dir string) (map[string]string, error) {
+	kinds, err := kindsIn(dir)
+	out := make(map[string]string, len(kinds))
+	for _, kind := range kinds {
+		e := NewExtensions(filepath.Join(dir, kind))
+		e.Look()
+		out[kind] = e.Digest()
+	}
+	return out, err
+}
+
+// kindsIn lists the kinds of modules in a folder. Names that begin with a dot are the site's.
+func kindsIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	var out []string
+	for _, e := range entries {
+		if name := e.Name(); name[0] != '.' && name != "__pycache__" {
+			out = append(out, name)
+		}
+	}
+	return out, err
 }
 
 // Switch replaces the present modules by those of a stage, each kind by one rename. If a folder
@@ -163,24 +182,32 @@ func exchange(from, to string) error {
 	return err
 }
 
+// copyKinds copies all kinds of modules. One that is a link to a folder is copied as a folder, so
+// that Salt's function does not write into the present one. A missing root counts as empty.
+func copyKinds(root, to string) error {
+	kinds, err := kindsIn(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, kind := range kinds {
+		from := filepath.Join(root, kind)
+		if dir, err := filepath.EvalSymlinks(from); err == nil {
+			from = dir
+		}
+		err = errors.Join(err, copyTree(from, filepath.Join(to, kind)))
+	}
+	return err
+}
+
 // copyTree copies folders, files and links with their modes and owners, except compiled Python
-// files and names that begin with a dot. A missing folder counts as empty.
+// files and stages.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if path == from {
-			if errors.Is(err, fs.ErrNotExist) {
-				return fs.SkipAll
-			}
-			return err
-		}
 		if err != nil {
 			return err
 		}
-		if d.Name() == "__pycache__" || d.Name()[0] == '.' {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
+		if d.IsDir() && (d.Name() == "__pycache__" || d.Name() == stagedIn) {
+			return fs.SkipDir
 		}
 		rel, err := filepath.Rel(from, path)
 		if err != nil {

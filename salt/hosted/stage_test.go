@@ -44,7 +44,7 @@ func TestSwitch(t *testing.T) {
 	begin := func(id string, kinds ...string) {
 		t.Helper()
 		dir := filepath.Join(ext, stagedIn, id)
-		if err := errors.Join(os.MkdirAll(dir, 0o700), copyTree(ext, dir)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), copyKinds(ext, dir)); err != nil {
 			t.Fatal(err)
 		}
 		if f.staged.by == nil {
