@@ -158,26 +158,31 @@ func sameMap(a, b value.Map) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// of returns the session for a minion. Another pillar binds it anew, because loaded modules keep
-// the old one.
+// of returns the session for a minion. Another pillar or other options bind it anew, because loaded
+// modules keep the old ones.
 func (b *bound) of(m modules.Minion, anyPillar bool) *pythonhost.Session {
-	if b.session != nil && b.minion.ID == m.ID && (anyPillar ||
-		sameMap(b.minion.Pillar, m.Pillar)) {
-		return b.session
-	}
-	roots, _ := m.Opts.Get("pillar_roots")
-	pillarRoots, _ := roots.(value.Map)
-	b.minion = m
 	as := pythonhost.Minion{
 		ID: m.ID, Grains: m.Grains, Pillar: m.Pillar, Saltenv: m.Opts.String("saltenv"),
-		Pillarenv: m.Pillarenv, PillarRoots: pillarRoots, States: m.States,
+		Pillarenv: m.Pillarenv, PillarRoots: pillarRoots(m), States: m.States,
 	}
+	if b.session != nil && b.minion.ID == m.ID && b.minion.Opts.String("saltenv") == as.Saltenv &&
+		sameMap(pillarRoots(b.minion), as.PillarRoots) &&
+		(anyPillar || sameMap(b.minion.Pillar, m.Pillar)) {
+		return b.session
+	}
+	b.minion = m
 	if b.session == nil {
 		b.session = b.f.d.Host.Session(as)
 	} else {
 		b.session.Rebind(as)
 	}
 	return b.session
+}
+
+func pillarRoots(m modules.Minion) value.Map {
+	v, _ := m.Opts.Get("pillar_roots")
+	roots, _ := v.(value.Map)
+	return roots
 }
 
 // Ahead implements render.Holder.

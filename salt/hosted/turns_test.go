@@ -3,9 +3,11 @@ package hosted_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +33,12 @@ func crowded(t testing.TB, workers, children int, values []string, o pillar.Opti
 	tree := map[string]string{
 		"ext/modules/asks.py": "import salt.runner\n\ndef other():\n" +
 			"    return salt.runner.RunnerClient(__opts__).cmd('some.pillar', print_event=False)\n",
+		"ext/modules/machine.py": "def __virtual__():\n" +
+			"    return __grains__.get('kernel') == 'Linux'\n\ndef kernel():\n" +
+			"    __context__['machine'] = 'kept'\n    return __grains__['kernel']\n\n" +
+			"def again():\n    return __context__.get('machine', 'lost')\n",
+		"ext/renderers/where.py": "def render(*args, **kwargs):\n" +
+			"    return {'roots': __opts__['pillar_roots']['base'][0]}\n",
 		"ext/pillar/asking.py": "def ext_pillar(minion_id, pillar):\n" +
 			"    return {'asked': __salt__['asks.other']()}\n",
 	}
@@ -50,6 +58,13 @@ func crowded(t testing.TB, workers, children int, values []string, o pillar.Opti
 	t.Cleanup(func() { renderer.Close() })
 	s.deps.Renderer = renderer
 	o.Roots = []pillar.Env{{Name: "base", Roots: []string{s.root + "/pillar"}}}
+	s.deps.Git = func(context.Context, []any, string, string) ([]pillar.GitFolder, error) {
+		return []pillar.GitFolder{{Dir: "/git", Env: "base", Files: gitFiles{
+			"top.sls":   "base: {'*': [seen, roots]}\n",
+			"seen.sls":  "seen: {{ salt['machine.kernel']() }}" + fact + "{{ salt['machine.again']() }}\n",
+			"roots.sls": "#!where\nroots\n",
+		}}}, nil
+	}
 	s.compiler = s.with(t, o)
 	o.ExtPillar = nil
 	others := s.with(t, o)
@@ -70,7 +85,19 @@ func crowded(t testing.TB, workers, children int, values []string, o pillar.Opti
 }
 
 func named(id string) pillar.Request {
-	return pillar.Request{ID: id, Grains: value.Map{{Key: "id", Value: id}}}
+	return pillar.Request{ID: id, Saltenv: "base", Grains: value.Map{{Key: "id", Value: id},
+		{Key: "kernel", Value: "Linux"}}}
+}
+
+type gitFiles map[string]string
+
+func (g gitFiles) List(context.Context) ([]string, error) {
+	return slices.Sorted(maps.Keys(g)), nil
+}
+
+func (g gitFiles) Open(_ context.Context, path string) (string, []byte, bool, error) {
+	text, found := g[path]
+	return "/git/" + path, []byte(text), found, nil
 }
 
 // TestPillarsTakeTurns: pillars that hold the only child don't wait for those that hold the only
@@ -78,6 +105,7 @@ func named(id string) pillar.Request {
 func TestPillarsTakeTurns(t *testing.T) {
 	t.Parallel()
 	asking := []any{value.Map{{Key: "asking", Value: []any{}}}}
+	git := []any{value.Map{{Key: "git", Value: []any{}}}}
 	for _, c := range []struct {
 		name, first string
 		o           pillar.Options
@@ -93,6 +121,11 @@ func TestPillarsTakeTurns(t *testing.T) {
 			"[{file0 %s} {file1 %[1]s} {asked another}]"},
 		{"an ext_pillar first", fact, pillar.Options{ExtPillar: asking, ExtPillarFirst: true},
 			"[{asked another} {file0 %s} {file1 %[1]s}]"},
+		{"files of git", fact, pillar.Options{ExtPillar: git},
+			"[{file0 %s} {file1 %[1]s} {seen Linux%[1]skept} {roots /git}]"},
+		{"files of git after an ext_pillar", fact, pillar.Options{ExtPillar: append(asking, git...),
+			ExtPillarFirst: true},
+			"[{asked another} {seen Linux%skept} {roots /git} {file0 %[1]s} {file1 %[1]s}]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -71,7 +71,7 @@ func (p *compilation) alone(ctx context.Context, files Files, roots Env) (value.
 	r := p.req
 	r.Saltenv, r.Pillarenv, r.Override, r.Ext = roots.Name, p.pillarenv, nil, nil
 	inner := c.newCompilation(r)
-	inner.rendered = p.rendered
+	inner.rendered, inner.functions = p.rendered, p.functions // with the child that p holds
 	made, err := inner.run(ctx)
 	p.rendered = inner.rendered
 	return made, err
