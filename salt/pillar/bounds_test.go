@@ -178,6 +178,21 @@ func TestOverrideIsNotKept(t *testing.T) {
 	}
 }
 
+// TestReloadedNodegroups: templates see the nodegroups in force.
+func TestReloadedNodegroups(t *testing.T) {
+	t.Parallel()
+	c := maker(t, pillar.Options{MasterOpts: value.Map{{Key: "nodegroups",
+		Value: value.Map{{Key: "web", Value: "before"}}}}}, pillar.Deps{},
+		map[string]string{"top.sls": "base: {'*': [a]}", "a.sls": "web: {{ opts.nodegroups.web }}"})
+	for _, want := range []string{"before", "after"} {
+		made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1"})
+		if err != nil || made.Pillar.String("web") != want {
+			t.Errorf("%v, %v, want %s", made.Pillar, err, want)
+		}
+		c.SetNodegroups(value.Map{{Key: "web", Value: "after"}})
+	}
+}
+
 // TestDecrypt decrypts with a key of its own.
 func TestDecrypt(t *testing.T) {
 	t.Parallel()

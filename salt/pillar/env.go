@@ -110,6 +110,9 @@ func (p *compilation) state(env, sls string) (file, bool, error) {
 func (p *compilation) templateOpts() value.Map {
 	opts := p.opts.MasterOpts.Without("id", "file_client", "saltenv", "pillarenv", "pillar_roots",
 		"state_top", "minion_id", "__role")
+	if groups := p.groups.Load(); groups != nil {
+		opts = opts.Set("nodegroups", *groups)
+	}
 	roots := make(value.Map, len(p.roots))
 	for i, e := range p.roots {
 		roots[i] = value.Pair{Key: e.Name, Value: anyTexts(e.Roots)}

@@ -188,3 +188,52 @@ func TestCacheCopiesAndStaysSmall(t *testing.T) {
 			c.order.Len(), len(c.sources))
 	}
 }
+
+// changingHost answers each call otherwise, and may have the module site.
+type changingHost struct {
+	countedHost
+	site bool
+}
+
+func (h *changingHost) HasFunction(_ context.Context, name string) bool {
+	return !strings.HasPrefix(name, "site") || h.site
+}
+
+// TestCacheOfWhatChanges: a render is not kept if its result can change with an equal context.
+func TestCacheOfWhatChanges(t *testing.T) {
+	t.Parallel()
+	r := newRenderer(t, Options{})
+	h := &changingHost{}
+	plain, sdb := object("x", "plain"), object("x", object("y", []any{"sdb://vault/key"}))
+	for _, c := range []struct {
+		text   string
+		pillar value.Map
+		kept   bool
+	}{
+		{"{{ 'site.fun' in salt }}", plain, false},
+		{"{{ salt.get('site.fun') is none }}", plain, false},
+		{"{{ salt.site is defined }}", plain, false},
+		{"{{ salt['config.get']('x') }}", sdb, false},
+		{"{{ salt['config.option']('x') }}", sdb, false},
+		{"{{ salt['match.filter_by']({'N@web': 1}) }}", plain, false},
+		{"{{ salt['match.filter_by']({'web': 1}, tgt_type='nodegroup') }}", plain, false},
+		{"{{ ifelse('web* and N@web', 1, 2) }}", plain, false},
+		{"{{ 'grains.get' in salt }}{{ salt.grains.get('os') }}", plain, true},
+		{"{{ salt['config.get']('x') }}{{ salt['config.option']('x') }}", plain, true},
+		{"{{ salt['match.filter_by']({'G@os:Debian': 1}) }}{{ ifelse('web*', 1, 2) }}", plain, true},
+	} {
+		var got [2]any
+		for i := range got {
+			h.site = i == 1
+			var err error
+			got[i], err = r.Render(t.Context(), source("t", "a: "+c.text), "jinja|yaml",
+				Context{ID: "m", Grains: object("os", "Debian"), Pillar: c.pillar}, h)
+			if err != nil {
+				t.Fatal(c.text, err)
+			}
+		}
+		if kept := reflect.DeepEqual(got[0], got[1]); kept != c.kept {
+			t.Errorf("%s: %v, then %v", c.text, got[0], got[1])
+		}
+	}
+}

@@ -2,6 +2,8 @@ package render
 
 import (
 	"crypto/sha256"
+	"slices"
+	"strings"
 
 	"clustermaster/value"
 )
@@ -22,7 +24,46 @@ var pure = map[string]bool{
 	"test.echo":         true,
 }
 
-func isPure(fun string) bool { return pure[fun] }
+// isPure reports whether a call's result depends on the arguments and the Context only. config.get
+// and config.option look up addresses of sdb that they find there; nodegroups change at a reload.
+func isPure(fun string, args []any, kwargs value.Map, p *parts) bool {
+	switch fun {
+	case "config.get", "config.option":
+		return !slices.ContainsFunc(p.from[:], func(m value.Map) bool { return mentions(m, "sdb://") })
+	case "match.filter_by":
+		return !mentions(args, "N@", "nodegroup") && !mentions(kwargs, "N@", "nodegroup")
+	}
+	return pure[fun]
+}
+
+// mentions reports whether a text in v, or the name of a key, contains one of the words.
+func mentions(v any, words ...string) bool {
+	switch v := v.(type) {
+	case string:
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(v, w) })
+	case []any:
+		return slices.ContainsFunc(v, func(e any) bool { return mentions(e, words...) })
+	case value.Map:
+		return slices.ContainsFunc(v, func(p value.Pair) bool {
+			return mentions(p.Key, words...) || mentions(p.Value, words...)
+		})
+	}
+	return false
+}
+
+// alwaysThere reports whether a function is pure, or a module ("grains.") has pure functions.
+// Others may be there for some minions and at some times only.
+func alwaysThere(name string) bool {
+	if !strings.HasSuffix(name, ".") {
+		return pure[name]
+	}
+	for fun := range pure {
+		if strings.HasPrefix(fun, name) {
+			return true
+		}
+	}
+	return false
+}
 
 // dependency is a file that a render looked for.
 type dependency struct {

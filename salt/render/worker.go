@@ -126,7 +126,7 @@ type reply struct {
 	value  any
 	notes  value.Map // of kind jinja: keys, and whether it was impure
 	files  []dependency
-	impure bool // it called a function that is not pure
+	impure bool // it called a function that is not pure, or asked whether it exists
 }
 
 // render runs q in the worker. If the worker can't be used again, reason says why.
@@ -196,6 +196,7 @@ func (c *conversation) run(ctx context.Context) (reply, error) {
 		case "call":
 			answer, err = c.call(ctx, m)
 		case "has":
+			c.calls = c.calls || !alwaysThere(m.String("fun"))
 			c.setOpen(true)
 			found := hasFunction(context.WithValue(ctx, conversationKey{}, c), c.q.host, m.String("fun"))
 			c.setOpen(false)
@@ -310,11 +311,11 @@ func (c *conversation) render(ctx context.Context, q request) (reply, error) {
 func (c *conversation) call(ctx context.Context, m value.Map) (value.Map, error) {
 	fun := m.String("fun")
 	o, over := c.q.host.(Overrider)
-	c.calls = c.calls || !isPure(fun) || over && o.Overrides(fun)
 	a, _ := m.Get("args")
 	args, _ := a.([]any)
 	k, _ := m.Get("kwargs")
 	kwargs, _ := k.(value.Map)
+	c.calls = c.calls || !isPure(fun, args, kwargs, c.q.parts) || over && o.Overrides(fun)
 	c.setOpen(true)
 	v, err := c.q.host.Call(context.WithValue(ctx, conversationKey{}, c), fun, args, kwargs)
 	c.setOpen(false)
