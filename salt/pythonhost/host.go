@@ -688,19 +688,6 @@ func (h *Host) retire() {
 	h.server = nil
 }
 
-// Restart makes the next call begin a new fork server, which reads folders and configuration anew.
-// Busy children finish their calls.
-func (h *Host) Restart() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.server != nil {
-		go h.endSpare(nil)
-		h.server.leave()
-		h.server = nil
-	}
-	h.retry = time.Time{}
-}
-
 // Status is the host's state for operators.
 type Status struct {
 	Python, Salt string // versions; "" while no fork server runs

@@ -41,7 +41,6 @@ type server struct {
 	next     int64
 	waiting  map[int64]order
 	children map[int]*child
-	leaving  bool
 }
 
 // order waits for a child to be forked; nil means that it was.
@@ -232,11 +231,7 @@ func (s *server) listen() {
 				close(c.gone)
 				delete(s.children, pid)
 			}
-			last := s.leaving && len(s.children) == 0
 			s.mu.Unlock()
-			if last {
-				s.control.Close()
-			}
 		case "log":
 			s.h.record(m)
 		}
@@ -323,17 +318,6 @@ func (s *server) fork(ctx context.Context) (*child, error) {
 		return nil, err
 	}
 	return c, nil
-}
-
-// leave makes the fork server end once its children have.
-func (s *server) leave() {
-	s.mu.Lock()
-	s.leaving = true
-	last := len(s.children) == 0
-	s.mu.Unlock()
-	if last {
-		s.control.Close()
-	}
 }
 
 // end kills the fork server, and with it its children.
