@@ -1291,7 +1291,7 @@ class Child:
             self.channel.send({"op": "error", "kind": "output", "text": str(exc)})
         except MemoryError:
             self.channel.send({"op": "error", "kind": "memory", "text": ""})
-        except (ValueError, TypeError, RecursionError) as exc:
+        except Exception as exc:
             self.channel.send({"op": "error", "kind": "result", "text": f"{type(exc).__name__}: {exc}"})
 
     def run(self, message):

@@ -315,6 +315,13 @@ def unsendable():
     a.append(a)
     return a
 
+class Broken:
+    def items(self):
+        raise RuntimeError("its source is closed")
+
+def broken():
+    return Broken()
+
 def descriptors():
     out = {}
     for fd in os.listdir("/proc/self/fd"):
@@ -353,6 +360,7 @@ func TestBadFunctions(t *testing.T) {
 		{"leave_politely", "called exit(4)"},
 		{"kill", "ended its process: signal 9 (killed)"},
 		{"unsendable", "returned what can't be sent: "},
+		{"broken", "returned what can't be sent: RuntimeError: its source is closed"},
 	} {
 		before := s.children(t)
 		_, err := session.Call(t.Context(), Call{Kind: Module, Fun: "bad." + c.fun})
