@@ -531,3 +531,25 @@ func wait(t *testing.T, what string, done func() bool) {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
+
+// TestWordsOfEachPeriod: a flood of output leaves out lines of its own period only.
+func TestWordsOfEachPeriod(t *testing.T) {
+	t.Parallel()
+	var c wordCount
+	at := time.Unix(1000, 0)
+	for i, step := range []struct {
+		later   time.Duration
+		n       int
+		ok      bool
+		dropped int
+	}{
+		{0, maxWords, true, 0}, {time.Second, 1, false, 0}, {0, 1, false, 0},
+		{wordsPeriod - 2*time.Second, 1, false, 0}, {time.Second, maxWords, true, 3},
+		{wordsPeriod, 1, true, 0},
+	} {
+		at = at.Add(step.later)
+		if ok, dropped := c.add(step.n, at); ok != step.ok || dropped != step.dropped {
+			t.Errorf("step %d: %v, %d left out", i, ok, dropped)
+		}
+	}
+}

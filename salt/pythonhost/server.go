@@ -326,14 +326,39 @@ func (s *server) end() {
 	<-s.gone
 }
 
-// maxWords bounds the standard output and error of the host's processes that reaches the log, in
-// bytes.
-const maxWords = 1 << 20
+// maxWords bounds the standard output and error of the host's processes that reaches the log within
+// wordsPeriod, in bytes.
+const (
+	maxWords    = 1 << 20
+	wordsPeriod = 10 * time.Second
+)
+
+// wordCount counts the bytes of a period.
+type wordCount struct {
+	since   time.Time
+	shown   int
+	dropped int // lines
+}
+
+// add reports whether a line of n bytes is logged, and how many were left out in a period that has
+// ended.
+func (c *wordCount) add(n int, now time.Time) (ok bool, dropped int) {
+	if now.Sub(c.since) >= wordsPeriod {
+		dropped = c.dropped
+		*c = wordCount{since: now}
+	}
+	if ok = c.shown+n <= maxWords; ok {
+		c.shown += n
+	} else {
+		c.dropped++
+	}
+	return ok, dropped
+}
 
 // words logs output that does not come through the host's own channel.
 func (s *server) words(from *os.File, last *lastLine) {
 	defer from.Close()
-	left := maxWords
+	var count wordCount
 	lines := bufio.NewReaderSize(from, 4096)
 	for {
 		text, _, err := lines.ReadLine()
@@ -341,7 +366,14 @@ func (s *server) words(from *os.File, last *lastLine) {
 			return
 		}
 		shown := strings.ToValidUTF8(strings.TrimSpace(string(text)), "?")
-		if left -= len(text) + 1; left > 0 && shown != "" {
+		if shown == "" {
+			continue
+		}
+		ok, dropped := count.add(len(text)+1, time.Now())
+		if dropped > 0 {
+			s.h.log.Warn("output of Python programs was left out: too much at once", "n", dropped)
+		}
+		if ok {
 			last.set(shown)
 			s.h.log.Info(shown, "module", "stdout")
 		}
