@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +57,7 @@ func (h *History) Add(client int, begun int64, c Call, out Outcome) {
 // was answered from memory.
 func (h *History) AddOffer(client int, begun int64, c Call, out Outcome) {
 	if !out.Unknown && h.Now() > begun {
-		h.Add(client, begun, c, Outcome{Value: "pending"})
+		h.Add(client, begun, c, Outcome{Value: "repeated"})
 	}
 	h.Add(client, begun, c, out)
 }
@@ -83,9 +84,11 @@ func (h *History) Told(verb string) (n int) {
 	return n
 }
 
-// KeyModel is a minion key: absent, pending, accepted or rejected. It begins absent.
+// KeyModel is a minion key: absent, pending, accepted or rejected. It begins absent. An offer is
+// answered by "accepted", "rejected", "pending", or "stored": that is pending, and not from memory.
 func KeyModel() Model {
 	const absent, pending, accepted, rejected = "", "minions_pre", "minions", "minions_rejected"
+	const ever = " ever" // after the states of a key that was accepted before
 	// become is a change from some states. Its answer says truly whether it changed anything.
 	become := func(state, to string, out Outcome, from ...string) []string {
 		changes := slices.Contains(from, state)
@@ -97,7 +100,7 @@ func KeyModel() Model {
 		}
 		return []string{state}
 	}
-	return Model{absent, func(state string, c Call, out Outcome) []string {
+	step := func(state string, before bool, c Call, out Outcome) []string {
 		switch c.Verb {
 		case "accept":
 			return become(state, accepted, out, pending)
@@ -109,13 +112,32 @@ func KeyModel() Model {
 			switch {
 			case !out.Unknown && out.Value == "rejected" && state != rejected:
 				return nil // it ends a minion for good, so it must be true
-			case !out.Unknown && out.Value != "pending" || state != absent:
-				return []string{state} // a known key is answered from memory
+			case !out.Unknown && out.Value == "accepted":
+				if !before && state != accepted {
+					return nil // memory may be old, but was right once
+				}
+				return []string{state}
+			case state != absent:
+				return []string{state}
+			case !out.Unknown && out.Value == "stored":
+				return []string{pending}
+			case !out.Unknown && out.Value != "pending" && out.Value != "repeated":
+				return []string{absent}
 			}
-			// a master without quorum answers pending and stores nothing
+			// memory, and a master without quorum, answer pending and store nothing
 			return []string{pending, absent}
 		}
 		return look(state, c, out)
+	}
+	return Model{absent, func(state string, c Call, out Outcome) []string {
+		state, before := strings.CutSuffix(state, ever)
+		after := step(state, before, c, out)
+		for i, s := range after {
+			if before || s == accepted {
+				after[i] = s + ever
+			}
+		}
+		return after
 	}}
 }
 

@@ -64,6 +64,16 @@ func TestChecker(t *testing.T) {
 				op{2, 3, key("look"), saw("minions")}), porcupine.Illegal},
 		{"refused a minion that nobody rejected", KeyModel(),
 			append(accepted[:2:2], op{4, 5, key("offer"), saw("rejected")}), porcupine.Illegal},
+		{"accepted a minion that nobody accepted", KeyModel(),
+			append(accepted[:1:1], op{2, 3, key("offer"), saw("accepted")}), porcupine.Illegal},
+		{"accepted from old memory", KeyModel(), append(accepted[:2:2], op{4, 5, key("delete"), did},
+			op{6, 7, key("offer"), saw("accepted")}), porcupine.Ok},
+		{"stored an offer", KeyModel(), []op{{0, 1, key("offer"), saw("stored")},
+			{2, 3, key("look"), saw("minions_pre")}}, porcupine.Ok},
+		{"stored nothing", KeyModel(), []op{{0, 1, key("offer"), saw("stored")},
+			{2, 3, key("look"), saw("")}}, porcupine.Illegal},
+		{"pending without a quorum", KeyModel(), []op{{0, 1, key("offer"), saw("pending")},
+			{2, 3, key("look"), saw("")}}, porcupine.Ok},
 		{"a vote comes back by itself", SwitchModel("on"),
 			[]op{{0, 1, key("off"), did}, {2, 3, key("look"), saw("on")}}, porcupine.Illegal},
 		{"a vote is taken", SwitchModel("on"),
@@ -154,8 +164,8 @@ func TestLostCalls(t *testing.T) {
 		m := []Model{KeyModel(), TokenModel(), ClaimModel(), SwitchModel("on")}
 		verbs := [][]string{{"offer", "accept", "reject", "delete", "look"}, {"put", "drop", "look"},
 			{"0", "1", "2", "look"}, {"on", "off", "look"}}
-		values := [][]string{{"", "minions_pre", "minions", "minions_rejected"}, {"", "there"},
-			{"0", "1", "2", "3"}, {"on", "off"}}
+		values := [][]string{{"", "minions_pre", "minions", "minions_rejected", "accepted", "stored"},
+			{"", "there"}, {"0", "1", "2", "3"}, {"on", "off"}}
 		kind := rng.IntN(len(m))
 		h := New()
 		for i := range 2 + rng.IntN(7) {
