@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -222,12 +223,15 @@ type ledger struct {
 	mu      sync.Mutex // guards the fields below
 	entries map[[2]uint64]uint32
 	leaders map[uint64]string // by term, as nodes report their leader
+	first   map[uint64]string // by term, the entry with which its leader begins
+	votes   map[string]string // by voter and term
 	faults  []string
 	written int
 }
 
 func newLedger() *ledger {
-	return &ledger{entries: map[[2]uint64]uint32{}, leaders: map[uint64]string{}}
+	return &ledger{entries: map[[2]uint64]uint32{}, leaders: map[uint64]string{},
+		first: map[uint64]string{}, votes: map[string]string{}}
 }
 
 // wrote compares an entry with those of others under the same term and index: two leaders of one
@@ -243,6 +247,27 @@ func (l *ledger) wrote(e *raft.Log) {
 			fmt.Sprintf("two leaders in term %d: they wrote different entries %d", e.Term, e.Index))
 	}
 	l.entries[at] = sum
+	if e.Type != raft.LogNoop { // a leader writes one, when it begins
+		return
+	}
+	first := fmt.Sprintf("entry %d at %v", e.Index, e.AppendedAt.UTC())
+	if had := l.first[e.Term]; had != "" && had != first {
+		l.faults = append(l.faults,
+			fmt.Sprintf("two leaders in term %d: they began with %s and %s", e.Term, had, first))
+	}
+	l.first[e.Term] = first
+}
+
+// voted notes a vote that a disk keeps.
+func (l *ledger) voted(voter string, term uint64, candidate string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ballot := fmt.Sprintf("%s in term %d", voter, term)
+	if had := l.votes[ballot]; had != "" && had != candidate {
+		l.faults = append(l.faults,
+			fmt.Sprintf("two votes of %s: it voted for %s and for %s", ballot, had, candidate))
+	}
+	l.votes[ballot] = candidate
 }
 
 func (l *ledger) leads(term uint64, node string) {
@@ -260,6 +285,8 @@ type raftLog struct {
 	d      *disk
 	f      vfs.File
 	ledger *ledger
+	voter  string       // whose votes these are
+	dead   *atomic.Bool // the process lost power, and its disk with it
 	// one write at a time; a channel, because waiting for a mutex would stop fake time
 	turn   chan struct{}
 	closed bool // guarded by turn
@@ -281,8 +308,8 @@ type record struct {
 
 const raftLogName = "log"
 
-func openRaftLog(d *disk, l *ledger) (*raftLog, error) {
-	r := &raftLog{d: d, ledger: l, turn: make(chan struct{}, 1), entries: map[uint64]raft.Log{},
+func openRaftLog(d *disk, l *ledger, voter string, dead *atomic.Bool) (*raftLog, error) {
+	r := &raftLog{d: d, ledger: l, voter: voter, dead: dead, turn: make(chan struct{}, 1), entries: map[uint64]raft.Log{},
 		values: map[string][]byte{}}
 	if err := d.MkdirAll("raft", 0o700); err != nil {
 		return nil, err
@@ -447,7 +474,15 @@ func (r *raftLog) StoreLogs(entries []*raft.Log) error {
 func (r *raftLog) DeleteRange(from, to uint64) error { return r.write(record{From: from, To: to}) }
 
 func (r *raftLog) Set(key, value []byte) error {
-	return r.write(record{Key: string(key), Value: bytes.Clone(value)})
+	err := r.write(record{Key: string(key), Value: bytes.Clone(value)})
+	if err == nil && string(key) == "LastVoteCand" && !r.dead.Load() { // Raft writes it last
+		term, terr := r.GetUint64([]byte("LastVoteTerm"))
+		if terr != nil {
+			return terr
+		}
+		r.ledger.voted(r.voter, term, string(value))
+	}
+	return err
 }
 
 func (r *raftLog) Get(key []byte) ([]byte, error) {

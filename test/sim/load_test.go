@@ -56,8 +56,8 @@ type ack struct {
 	text string
 	by   *master
 	at   time.Time
-	// so many masters were out of reach there that this one alone may have it: if all other owners
-	// are away, the ring store goes on below the write quorum
+	// so many masters were out of reach there, as it and the simulator say, that this one alone may
+	// have it: if all other owners are away, the ring store goes on below the write quorum
 	thin bool
 }
 
@@ -91,10 +91,33 @@ func (i *instance) alone() bool {
 	return i.away() >= 2 || i.near(ring.Members()) < ring.WriteQuorum() || i.epoch() > ring.Epoch()
 }
 
+// moments is how long a fault has effects after its end: a connection that hangs ends, masters look
+// for each other again.
+const moments = keepAlive + time.Second
+
+// out counts the masters that this instance may not reach, as the simulator knows: they were down,
+// their lines had faults, or one of the two is not in the ring of the other.
+func (i *instance) out() (n int) {
+	w, members, self := i.m.w, i.ring().Members(), i.node.Self().Node
+	for _, m := range w.masters {
+		o := m.up()
+		if o == i || m == i.m {
+			continue
+		}
+		if o == nil || o.life.Err() != nil || time.Since(o.began) < moments || time.Since(i.began) < moments ||
+			!slices.Contains(members, o.node.Self().Node) || !slices.Contains(o.ring().Members(), self) ||
+			w.net.ills(i.m.ip.String(), m.ip.String(), moments) {
+			n++
+		}
+	}
+	return n
+}
+
 // writes is on for a write of a place to the ring store. Most owners may know a newer ring, be in
-// contact and refuse the old one. Then it must not acknowledge the write, unless contact was lost
-// for a moment: without it the store goes on below the write quorum, or with stand-ins that don't
-// know the newer ring yet, and counts both. A store that was replaced meanwhile names no ring.
+// contact and refuse the old one. Then it must not acknowledge the write, unless a fault ended
+// contact for a moment: without it the store goes on below the write quorum, or with stand-ins that
+// don't know the newer ring yet, and counts both. A store that was replaced meanwhile names no
+// ring.
 func (m *master) writes(place string, f func(context.Context, *instance) error) (a ack, err error) {
 	err = m.on(func(ctx context.Context, i *instance) error {
 		alone, ring := i.alone(), i.ring()
@@ -103,10 +126,11 @@ func (m *master) writes(place string, f func(context.Context, *instance) error) 
 			around = i.aroundOwners()
 		}
 		err := f(ctx, i)
-		a = ack{by: m, at: time.Now(), thin: alone || i.alone()}
+		out := i.out()
+		a = ack{by: m, at: time.Now(), thin: (alone || i.alone()) && out >= 2}
 		if left = min(left, i.leftBy(ring, place)); err == nil && left > 0 &&
 			min(3, len(ring.Members()))-left < ring.WriteQuorum() &&
-			max(known, i.epoch()) == ring.Epoch() && i.aroundOwners() == around {
+			max(known, i.epoch()) == ring.Epoch() && (i.aroundOwners() == around || out == 0) {
 			m.w.fault("%s acknowledged a write of %s by ring %d, which %d owners had left for a newer one",
 				m.id, place, ring.Epoch(), left)
 		}
@@ -259,9 +283,12 @@ func (l *load) offer(number int, m *master, id string) {
 	err := m.on(func(ctx context.Context, i *instance) (err error) {
 		out, err = i.keys.Offer(ctx, id, minionKey(), keystore.Policy{MaxPending: 100, MaxPerSource: 100,
 			Source: "192.0.2.1"})
-		said = map[string]string{"pend": "pending", "reject": "rejected"}[out.Act]
+		said = map[string]string{"pend": "pending", "reject": "rejected", "accept": "accepted"}[out.Act]
 		return err
 	})
+	if said == "pending" && l.keys.Now() > begun { // else it was answered from memory
+		said = "stored"
+	}
 	if !errors.Is(err, errDown) {
 		l.keys.AddOffer(number, begun, history.Call{Register: id, Verb: "offer", At: m.id},
 			history.Outcome{Unknown: err != nil || out.Undecided, Value: said})
@@ -279,11 +306,13 @@ func (l *load) change(number int, m *master, id, action string) {
 	begun := l.keys.Now()
 	changed := false
 	err := m.on(func(ctx context.Context, i *instance) error {
-		done, _, err := i.keys.Change(ctx, verb[action], []string{id}, states[action]...)
+		done, index, err := i.keys.Change(ctx, verb[action], []string{id}, states[action]...)
+		changed = len(done) > 0
 		if warning := (*keystore.Warning)(nil); errors.As(err, &warning) {
 			err = nil
+		} else if err == nil && changed && action != "accept" && !i.crash.Load() {
+			l.revoked(m, id, index)
 		}
-		changed = len(done) > 0
 		return err
 	})
 	unknown := (*cluster.UnknownOutcomeError)(nil)
@@ -298,6 +327,22 @@ func (l *load) change(number int, m *master, id, action string) {
 			history.Outcome{Unknown: err != nil, Changed: changed})
 	}
 	l.count(number, action, m, err, fmt.Sprint(changed))
+}
+
+// revoked checks that no master signs a minion in by memory from before a change at index, which
+// was answered without a warning.
+func (l *load) revoked(by *master, id string, index uint64) {
+	l.mu.Lock()
+	l.acked["revoked"]++
+	l.mu.Unlock()
+	for _, i := range l.w.running() {
+		ready := i.node.Ready()
+		k, accepted := i.keys.Accepted(id)
+		if ready && accepted && k.Index < index && i.node.State().AppliedIndex() < index && !i.crash.Load() {
+			l.w.fault("%s still accepts the key of %s of index %d; %s said that all serving masters applied index %d",
+				i.m.id, id, k.Index, by.id, index)
+		}
+	}
 }
 
 func (l *load) look(number int, m *master) error {

@@ -85,6 +85,7 @@ type master struct {
 	files   *disk
 	now     *instance // nil while the master is down
 	gen     int
+	disks   int // counts those that did not come from the one before
 	claimed bool
 	ahead   time.Duration // of its clock
 }
@@ -139,7 +140,9 @@ func (m *master) start() error {
 	files := m.files
 	m.gen++
 	gen := m.gen
+	voter := fmt.Sprintf("%s with disk %d", m.addr, m.disks)
 	m.mu.Unlock()
+	m.w.net.lit(m.ip.String())
 	i := &instance{m: m, host: &host{f: m.w.net, ip: m.ip, dead: make(chan struct{})}, files: files,
 		counts: prometheus.NewRegistry(), began: time.Now(), gen: gen, ended: make(chan struct{})}
 	log := slog.New(slog.NewTextHandler(io.MultiWriter(m.log, m.w.kept), &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -156,11 +159,12 @@ func (m *master) start() error {
 	cfg := cluster.Config{
 		ID: m.id, Addr: m.addr, Version: "sim", ClusterID: clusterID, JoinKey: joinKey(),
 		DataDir: filepath.Join(m.small, "cluster"), SPKI: key.SPKI(), NodePub: key.Public(), Pins: pins,
+		CheckEvery:        10 * time.Second,
 		SnapshotThreshold: m.w.snapshotAfter, Partitions: m.w.partitions, RingDeadAfter: m.w.deadAfter,
 		FoundingKeys: []cluster.FoundingKey{{From: "simulator",
 			Read: func() ([]byte, error) { return clusterKey(), nil }}},
 		Now:     m.clock,
-		OpenLog: func(string) (cluster.RaftLog, error) { return openRaftLog(files, m.w.ledger) },
+		OpenLog: func(string) (cluster.RaftLog, error) { return openRaftLog(files, m.w.ledger, voter, &i.crash) },
 	}
 	for _, o := range m.w.masters {
 		if o != m {
@@ -296,6 +300,7 @@ func (w *world) ends(i *instance) {
 func (m *master) wipe() {
 	m.mu.Lock()
 	m.files = newDisk(vfs.NewCrashableMem(), rng(m.w.seed, "wiped", m.id, fmt.Sprint(m.gen)))
+	m.disks++
 	m.mu.Unlock()
 	m.small += "-wiped"
 	if err := os.MkdirAll(m.small, 0o700); err != nil {
@@ -329,6 +334,7 @@ func (m *master) copySmall(to string) {
 func (m *master) putBack(old image) {
 	m.mu.Lock()
 	m.files = newDisk(old.files, rng(m.w.seed, "put back", m.id, fmt.Sprint(m.gen)))
+	m.disks++
 	m.mu.Unlock()
 	m.small = old.small
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -45,6 +46,9 @@ type fabric struct {
 	broken    int            // connections ended by faults
 	reads     map[string]int // bytes per second that a host reads from each connection; 0: no limit
 	waited    int            // writes that had to wait for the window
+	// hosts that lost power and sent no reset, since when
+	dark map[string]time.Time
+	ill  map[string]time.Time // when hosts last read slowly
 }
 
 // path is one direction between two hosts.
@@ -52,14 +56,25 @@ type path struct {
 	cut   bool
 	epoch int // counts cuts
 	slow  time.Duration
-	lossy float64 // share of messages that must be sent again
-	held  bool    // messages wait; both ends' kernels answer, so no connection breaks
-	thin  bool    // large messages get lost
+	lossy float64   // share of messages that must be sent again
+	held  bool      // messages wait; both ends' kernels answer, so no connection breaks
+	thin  bool      // large messages get lost
+	ill   time.Time // when the last fault of the path ended
+}
+
+func (p *path) well() bool { return !p.cut && !p.held && !p.thin && p.slow == 0 && p.lossy == 0 }
+
+// turns notes that a fault of the path may end now. The caller holds fabric.mu.
+func (p *path) turns() {
+	if !p.well() {
+		p.ill = time.Now()
+	}
 }
 
 func newFabric(seed uint64, delay time.Duration) *fabric {
 	return &fabric{seed: seed, sent: new(atomic.Int64), listeners: map[string]*listener{}, paths: map[[2]string]*path{},
-		conns: map[*end]bool{}, dialled: map[[2]string]uint64{}, delay: delay, reads: map[string]int{}}
+		conns: map[*end]bool{}, dialled: map[[2]string]uint64{}, delay: delay, reads: map[string]int{},
+		dark: map[string]time.Time{}, ill: map[string]time.Time{}}
 }
 
 func (f *fabric) path(from, to string) *path {
@@ -101,7 +116,7 @@ type end struct {
 	lastIn      time.Time
 	err         error // why this side is broken
 	closed      bool
-	spoke       bool // since the path was cut
+	spoke       bool // since the path was cut or the other host dark
 	readBy      time.Time
 	writeBy     time.Time
 	watchedSend bool
@@ -189,8 +204,11 @@ func (e *end) Write(b []byte) (int, error) {
 	}
 }
 
-// cutOff reports that the line is cut, one way or both. The caller holds mu.
-func (e *end) cutOff() bool { return e.from().cut || e.to().cut }
+// cutOff reports that the line is cut, one way or both, or that the other host is dark. The caller
+// holds mu.
+func (e *end) cutOff() bool {
+	return e.from().cut || e.to().cut || e.f.isDark(e.remote.Addr().String())
+}
 
 // unacknowledged reports that nothing this side sends is acknowledged, once it has sent so many
 // bytes more. The caller holds mu.
@@ -383,7 +401,7 @@ func (h *host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 			return nil, fails(net.ErrClosed)
 		}
 		h.f.mu.Lock()
-		if h.f.path(from, to).cut || h.f.path(to, from).cut {
+		if h.f.path(from, to).cut || h.f.path(to, from).cut || h.f.isDark(to) {
 			h.f.mu.Unlock()
 			continue
 		}
@@ -421,6 +439,9 @@ func (h *host) kill(silently bool) {
 		}
 	}
 	close(h.dead)
+	if silently {
+		h.f.darken(h.ip.String())
+	}
 	for e := range h.f.conns {
 		if e.local.Addr() != h.ip {
 			continue
@@ -448,30 +469,80 @@ func (f *fabric) cut(from, to string) {
 	p.cut = true
 	p.epoch++
 	epoch := p.epoch
-	over := func(e *end) bool {
+	f.expire(func(e *end) bool {
 		a, b := e.local.Addr().String(), e.remote.Addr().String()
 		return a == from && b == to || a == to && b == from
-	}
+	}, func() bool { return p.cut && p.epoch == epoch })
+}
+
+// expire breaks silent connections when they are idle for too long, if they are silent all the
+// time. The caller holds mu.
+func (f *fabric) expire(silent func(*end) bool, still func() bool) {
 	for e := range f.conns {
-		if over(e) {
+		if silent(e) {
 			e.spoke = false
 		}
 	}
-	expire := func(after time.Duration, which func(*end) bool) {
-		time.AfterFunc(after, func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if !p.cut || p.epoch != epoch {
-				return
+	time.AfterFunc(keepAlive, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if !still() {
+			return
+		}
+		for e := range f.conns {
+			if silent(e) {
+				e.breaks(syscall.ETIMEDOUT)
 			}
-			for e := range f.conns {
-				if over(e) && which(e) {
-					e.breaks(syscall.ETIMEDOUT)
-				}
-			}
-		})
+		}
+	})
+}
+
+func (f *fabric) isDark(ip string) bool { return !f.dark[ip].IsZero() }
+
+// darken lets a host answer nothing until it is lit. The caller holds mu.
+func (f *fabric) darken(ip string) {
+	since := time.Now()
+	f.dark[ip] = since
+	f.changed(ip)
+	f.expire(func(e *end) bool { return e.remote.Addr().String() == ip },
+		func() bool { return f.dark[ip].Equal(since) })
+}
+
+// lit lets a host answer again: with a reset, to what was sent to its former process.
+func (f *fabric) lit(ip string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.isDark(ip) {
+		return
 	}
-	expire(keepAlive, func(*end) bool { return true })
+	delete(f.dark, ip)
+	f.changed(ip)
+	for e := range f.conns {
+		if e.remote.Addr().String() == ip && e.spoke && e.peer.closed && !e.cutOff() {
+			e.after(f.delay, func() { e.breaks(syscall.ECONNRESET) })
+		}
+	}
+}
+
+// changed counts a cut, or its end, of all lines of a host. The caller holds mu.
+func (f *fabric) changed(ip string) {
+	for ends, p := range f.paths {
+		if ends[0] == ip || ends[1] == ip {
+			p.epoch++
+		}
+	}
+}
+
+// ills reports whether the line between two hosts had a fault in the last moments.
+func (f *fabric) ills(a, b string, moments time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	there, back := f.path(a, b), f.path(b, a)
+	if !there.well() || !back.well() || f.reads[a] > 0 || f.reads[b] > 0 {
+		return true
+	}
+	return slices.ContainsFunc([]time.Time{there.ill, back.ill, f.ill[a], f.ill[b]},
+		func(at time.Time) bool { return time.Since(at) < moments })
 }
 
 // narrow loses the large messages of a path.
@@ -488,6 +559,7 @@ func (f *fabric) heal(from, to string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.path(from, to)
+	p.turns()
 	p.cut, p.slow, p.lossy, p.held, p.thin = false, 0, 0, false, false
 	p.epoch++
 	for e := range f.conns {
@@ -519,6 +591,7 @@ func (f *fabric) disturb(from, to string, slow time.Duration, lossy float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.path(from, to)
+	p.turns()
 	p.slow, p.lossy = slow, lossy
 }
 
@@ -526,7 +599,9 @@ func (f *fabric) disturb(from, to string, slow time.Duration, lossy float64) {
 func (f *fabric) hold(from, to string, held bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.path(from, to).held = held
+	p := f.path(from, to)
+	p.turns()
+	p.held = held
 	for e := range f.conns {
 		if e.local.Addr().String() == to && e.remote.Addr().String() == from {
 			e.cond.Broadcast()
@@ -539,5 +614,8 @@ func (f *fabric) hold(from, to string, held bool) {
 func (f *fabric) slowReader(ip string, rate int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.reads[ip] > 0 {
+		f.ill[ip] = time.Now()
+	}
 	f.reads[ip] = rate
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,46 @@ func TestWindow(t *testing.T) {
 		}
 		from.Close()
 	})
+}
+
+// A host that lost power answers nothing until it starts again. What was written to it ends a
+// connection after 5 s, or with a reset at the start; an idle connection ends after 11 s; a new one
+// waits.
+func TestDarkHost(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		writes bool
+		dark   time.Duration
+		ends   time.Duration
+		err    error
+	}{
+		{true, 20 * time.Second, userTimeout, syscall.ETIMEDOUT},
+		{true, 3 * time.Second, 3 * time.Second, syscall.ECONNRESET},
+		{false, 20 * time.Second, keepAlive, syscall.ETIMEDOUT},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f, from, _ := connected(t)
+			a := &host{f: f, ip: netip.MustParseAddr("10.0.0.1"), dead: make(chan struct{})}
+			b := &host{f: f, ip: netip.MustParseAddr("10.0.0.2"), dead: make(chan struct{})}
+			b.kill(true)
+			began := time.Now()
+			time.AfterFunc(tt.dark, func() { f.lit("10.0.0.2") })
+			if tt.writes {
+				if _, err := from.Write([]byte("x")); err != nil {
+					t.Errorf("write: %v", err)
+				}
+			}
+			_, err := from.Read(make([]byte, 1))
+			if took := time.Since(began).Round(time.Second); !errors.Is(err, tt.err) || took != tt.ends {
+				t.Errorf("writes %v, dark for %v: %v after %v", tt.writes, tt.dark, err, took)
+			}
+			_, err = a.Dial(t.Context(), "10.0.0.2:4520")
+			if took := time.Since(began); !errors.Is(err, syscall.ECONNREFUSED) || took < tt.dark {
+				t.Errorf("dark for %v: dial: %v after %v", tt.dark, err, took)
+			}
+			from.Close()
+		})
+	}
 }
 
 // A slow reader gets no more than its rate.
