@@ -31,15 +31,15 @@ func TestMain(m *testing.M) {
 
 // shows are words of what a run says when it finds a bug. Other words are those of another defect.
 var shows = map[knownbug.Bug][]string{
-	knownbug.RingNoSync:       {"acknowledged", "promised are"},
-	knownbug.LogNoSync:        {"two leaders", "acknowledged", "linearizable"},
-	knownbug.OrdersRepeat:     {"linearizable"},
+	knownbug.RingNoSync:       {" was acknowledged; ", "; acknowledged is ", "promised are"},
+	knownbug.LogNoSync:        {"two leaders in term", "two votes of", ": there false, acknowledged true", "is not linearizable"},
+	knownbug.OrdersRepeat:     {"is not linearizable"},
 	knownbug.PartFounds:       {"has founded a cluster"},
-	knownbug.StaleReads:       {"linearizable"},
-	knownbug.TombstonesMerged: {"acknowledged is"},
-	knownbug.OldDiskMerged:    {"acknowledged is"},
+	knownbug.StaleReads:       {"is not linearizable"},
+	knownbug.TombstonesMerged: {"; acknowledged is 0", " is deleted; the disk of "},
+	knownbug.OldDiskMerged:    {"; acknowledged is 0", " is deleted; the disk of "},
 	knownbug.Pipelined:        {"does not end within"},
-	knownbug.WriteOne:         {"acknowledged", "promised are"},
+	knownbug.WriteOne:         {" was acknowledged; ", "; acknowledged is ", "promised are", " had left for a newer one"},
 	knownbug.NoFence:          {"had left for a newer one"},
 	knownbug.ReplayGap:        {"does not start again"},
 	knownbug.HangingLeads:     {"although its disk hangs"},
