@@ -120,7 +120,7 @@ func masterFunctions() []function {
 func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
 	rest, ok := strings.CutPrefix(uri, "sdb://")
 	name, key, hasKey := strings.Cut(rest, "/")
-	if !ok || !hasKey {
+	if !ok || !hasKey || key == "" {
 		return uri, nil // Salt returns a text that is not an address
 	}
 	key, _, _ = strings.Cut(key, "?")
@@ -142,6 +142,11 @@ func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
 		}
 		return nil, nil
 	case "yaml":
+		for _, option := range []string{"gpg", "merge"} {
+			if v, _ := profile.Get(option); value.Truth(v) {
+				return nil, outside("sdb profile " + name + " has " + option + ", which is not built in")
+			}
+		}
 		return c.sdbYAML(profile, key)
 	case "file":
 		return sdbFile(profile, key)

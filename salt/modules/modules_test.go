@@ -233,6 +233,35 @@ func TestSDBFile(t *testing.T) {
 	}
 }
 
+// TestSDBYAML: options of a profile that change its values are left to Salt's driver.
+func TestSDBYAML(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "values")
+	if err := os.WriteFile(file, []byte("a: {b: -----BEGIN PGP MESSAGE-----}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	merge := value.Map{{Key: "strategy", Value: "overwrite"}}
+	for _, tt := range []struct {
+		option    string
+		set       any
+		key, want any
+		outside   bool
+	}{
+		{"gpg", true, "a:b", nil, true}, {"merge", merge, "a:b", nil, true},
+		{"gpg", false, "a:b", "-----BEGIN PGP MESSAGE-----", false},
+		{"merge", value.Map{}, "a:c", nil, false}, {"gpg", true, "", "sdb://s/", false},
+	} {
+		m := New(Deps{SDB: func(string) (value.Map, bool) {
+			return value.Map{{Key: "driver", Value: "yaml"}, {Key: "files", Value: []any{file}},
+				{Key: tt.option, Value: tt.set}}, true
+		}})
+		v, err := call1(t, m, "sdb.get", []any{fmt.Sprint("sdb://s/", tt.key)}, nil)
+		if v != tt.want || errors.Is(err, ErrOutside) != tt.outside || (err != nil) != tt.outside {
+			t.Errorf("%s %v: %q gave %v, %v", tt.option, tt.set, tt.key, v, err)
+		}
+	}
+}
+
 func TestShellSplit(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
