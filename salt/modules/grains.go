@@ -171,18 +171,26 @@ func filterBy(given any, path string, data value.Map, merge, fallback, base any)
 }
 
 func pillarFunctions() []function {
-	get := []param{need("key"), opt("default", ""), opt("merge", false),
+	get := []param{need("key"), opt("default", notGiven{}), opt("merge", false),
 		opt("merge_nested_lists", nil), opt("delimiter", ":"), opt("pillarenv", nil), opt("saltenv",
 			nil), opt("unmask", nil)}
+	whole := []string{"pillar", "pillar_enc", "pillarenv", "saltenv", "unmask"}
+	items := func(_ context.Context, c *call) (any, error) {
+		if err := c.present(c.kwargs); err != nil {
+			return nil, err
+		}
+		return c.items(c.who.Pillar), nil
+	}
 	return []function{
 		{name: "pillar.get", params: get, run: pillarGet},
 		{name: "pillar.fetch", params: get, run: pillarGet},
-		{name: "pillar.items", varArgs: true, varKwargs: true,
-			run: func(_ context.Context, c *call) (any, error) {
+		{name: "pillar.items", varArgs: true, keywords: whole,
+			run: func(ctx context.Context, c *call) (any, error) {
 				if len(c.more) > 0 {
-					return c.items(c.who.Pillar), nil
+					c.kwargs = c.kwargs.Without("pillar")
+					return items(ctx, c)
 				}
-				return c.who.Pillar, nil
+				return c.who.Pillar, c.present(c.kwargs)
 			}},
 		{name: "pillar.file_exists", params: []param{need("path"), opt("saltenv", nil)},
 			run: pillarFileExists},
@@ -197,13 +205,15 @@ func pillarFunctions() []function {
 				}
 				return v, nil
 			}},
-		{name: "pillar.item", varArgs: true, varKwargs: true,
+		{name: "pillar.item", varArgs: true, keywords: []string{"default", "delimiter", "pillarenv",
+			"saltenv", "unmask"}, run: items},
+		{name: "pillar.ls", varArgs: true, keywords: whole,
 			run: func(_ context.Context, c *call) (any, error) {
-				return c.items(c.who.Pillar),
-					nil
+				if len(c.more) > 0 {
+					return c.more, c.present(c.kwargs.Without("pillar"))
+				}
+				return keys(c.who.Pillar), c.present(c.kwargs)
 			}},
-		{name: "pillar.ls", varArgs: true, varKwargs: true,
-			run: func(_ context.Context, c *call) (any, error) { return keys(c.who.Pillar), nil }},
 		{name: "pillar.keys", params: []param{need("key"), opt("delimiter", ":"),
 			opt("unmask", nil)}, run: func(_ context.Context, c *call) (any, error) {
 			v, ok := value.Traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
@@ -255,11 +265,41 @@ func pillarFileExists(_ context.Context, c *call) (any, error) {
 	return false, nil
 }
 
+// notGiven is the default of a parameter whose absence matters.
+type notGiven struct{}
+
+// present returns an ErrOutside if keywords ask for another pillar than the present one.
+func (c *call) present(kwargs value.Map) error {
+	asked, _ := kwargs.Get("pillarenv")
+	saltenv, _ := kwargs.Get("saltenv")
+	if override, _ := kwargs.Get("pillar"); value.Truth(override) {
+		return outside("a pillar with overrides is not built in")
+	}
+	if from, _ := c.who.Opts.Get("pillarenv_from_saltenv"); asked == nil && value.Truth(from) {
+		asked = saltenv
+	}
+	if now, _ := c.who.Opts.Get("pillarenv"); value.Truth(asked) && asked != now {
+		return outside(fmt.Sprintf("the pillar of another pillarenv (%s) is not built in", text(asked)))
+	}
+	return nil
+}
+
 // pillarGet looks up a key in the pillar compiled so far. With merge it merges
 // the value into the default.
 func pillarGet(_ context.Context, c *call) (any, error) {
+	err := c.present(value.Map{{Key: "pillarenv", Value: c.any("pillarenv")},
+		{Key: "saltenv", Value: c.any("saltenv")}})
+	if err != nil {
+		return nil, err
+	}
 	v, ok := value.Traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
 	fallback := c.any("default")
+	if fallback == (notGiven{}) {
+		if raises, _ := c.who.Opts.Get("pillar_raise_on_missing"); !ok && value.Truth(raises) {
+			return nil, fmt.Errorf("'Pillar key not found: %s'", text(c.any("key")))
+		}
+		fallback = ""
+	}
 	if c.is("merge") {
 		lists := c.is("merge_nested_lists")
 		if c.any("merge_nested_lists") == nil {

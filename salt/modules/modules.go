@@ -142,8 +142,9 @@ func (m *Modules) Call(ctx context.Context, who Minion, fun string, args []any,
 type function struct {
 	name               string
 	params             []param
-	varArgs, varKwargs bool   // takes further arguments, keywords
-	python             string // its name in Python, if different
+	varArgs, varKwargs bool     // takes further arguments, keywords
+	keywords           []string // those that only keywords give, all with the default nil
+	python             string   // its name in Python, if different
 	run                func(ctx context.Context, c *call) (any, error)
 }
 
@@ -163,9 +164,15 @@ type call struct {
 
 // bind assigns the arguments to the parameters.
 func (c *call) bind(f function, args []any, kwargs value.Map) error {
-	b, err := sig.Signature{Name: cmp.Or(f.python, f.name), Params: f.params, VarArgs: f.varArgs,
-		VarKwargs: f.varKwargs}.Bind(args, kwargs)
+	s := sig.Signature{Name: cmp.Or(f.python, f.name), Params: f.params, VarArgs: f.varArgs,
+		VarKwargs: f.varKwargs || len(f.keywords) > 0}
+	b, err := s.Bind(args, kwargs)
 	c.named, c.more, c.kwargs = b.Named, b.Rest, b.Kwargs
+	for _, p := range b.Kwargs {
+		if name, _ := p.Key.(string); !f.varKwargs && !slices.Contains(f.keywords, name) {
+			return s.Unexpected(p.Key)
+		}
+	}
 	return err
 }
 

@@ -201,6 +201,53 @@ func TestCommandOutputIsBounded(t *testing.T) {
 	}
 }
 
+// TestAnotherPillar: a question about another pillar than the present one is left to Salt's own
+// functions, and never answered with the present one.
+func TestAnotherPillar(t *testing.T) {
+	t.Parallel()
+	prod, from := m("pillarenv", "prod"), m("pillarenv", "prod", "pillarenv_from_saltenv", true)
+	for _, tt := range []struct {
+		opts value.Map
+		call step
+		want string // "" for an ErrOutside
+	}{
+		{prod, do("pillar.get", "a").with("pillarenv", "prod"), "1"},
+		{prod, do("pillar.get", "a").with("pillarenv", "dev"), ""},
+		{nil, do("pillar.get", "a").with("pillarenv", "dev"), ""},
+		{prod, do("pillar.get", "a").with("saltenv", "dev"), "1"},
+		{from, do("pillar.get", "a").with("saltenv", "dev"), ""},
+		{from, do("pillar.fetch", "a").with("saltenv", "prod"), "1"},
+		{prod, do("pillar.item", "a").with("pillarenv", "dev"), ""},
+		{prod, do("pillar.item", "a", "b").with("pillarenv", "prod", "default", "x"), "[{a 1} {b x}]"},
+		{prod, do("pillar.items").with("pillarenv", "dev"), ""},
+		{prod, do("pillar.items", "a").with("pillarenv", "dev"), ""},
+		{prod, do("pillar.items").with("pillar", m("a", int64(2))), ""},
+		{prod, do("pillar.items", "a").with("pillar", m("a", int64(2))), "[{a 1}]"},
+		{prod, do("pillar.items").with("unmask", true), "[{a 1}]"},
+		{prod, do("pillar.items").with("nosuch", true),
+			"items() got an unexpected keyword argument 'nosuch'"},
+		{prod, do("pillar.ls").with("saltenv", "dev"), "[a]"},
+		{from, do("pillar.ls").with("saltenv", "dev"), ""},
+		{nil, do("pillar.get", "b"), ""},
+		{m("pillar_raise_on_missing", true), do("pillar.get", "a"), "1"},
+		{m("pillar_raise_on_missing", true), do("pillar.get", "b"), "'Pillar key not found: b'"},
+		{m("pillar_raise_on_missing", true), do("pillar.get", "b", "x"), "x"},
+	} {
+		v, err := New(Deps{}).Call(t.Context(), Minion{Pillar: m("a", int64(1)), Opts: tt.opts},
+			tt.call.fun, tt.call.args, tt.call.kwargs)
+		got := fmt.Sprint(v)
+		if errors.Is(err, ErrOutside) {
+			got = ""
+		} else if err != nil {
+			got = strings.TrimPrefix(err.Error(), tt.call.fun+": ")
+		}
+		if got != tt.want {
+			t.Errorf("%s %v %v with %v: %q, want %q", tt.call.fun, tt.call.args, tt.call.kwargs,
+				tt.opts, got, tt.want)
+		}
+	}
+}
+
 // TestSDBFile: a key must not lead out of the profile's folder.
 func TestSDBFile(t *testing.T) {
 	t.Parallel()
