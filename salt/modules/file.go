@@ -16,7 +16,6 @@ import (
 
 	"clustermaster/store/smallfile"
 	"clustermaster/value"
-	"clustermaster/value/fnmatch"
 )
 
 // Bounds of files on the master.
@@ -252,70 +251,3 @@ func stats(ctx context.Context, c *call) (any, error) {
 func permissions(mode uint32) string { return fmt.Sprintf("%04o", mode&0o7777) }
 
 func seconds(t syscall.Timespec) float64 { return float64(t.Sec) + float64(1e-9*float64(t.Nsec)) }
-
-// findFiles lists the files below a folder. Of find's options it supports name, iname, type,
-// maxdepth and mindepth.
-func findFiles(ctx context.Context, c *call) (any, error) {
-	root := expand(c.text("path"))
-	options := map[string]any{"name": nil, "iname": nil, "type": nil, "maxdepth": nil,
-		"mindepth": nil}
-	for _, kw := range c.kwargs {
-		name := text(kw.Key)
-		if _, ok := options[name]; !ok {
-			return nil,
-				fmt.Errorf("option %s is not built in; use name, iname, type, maxdepth or mindepth", name)
-		}
-		options[name] = kw.Value
-	}
-	maxDepth, limited := number(options["maxdepth"])
-	minDepth, _ := number(options["mindepth"])
-	out := []any{}
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // an unreadable file is not found
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		depth := int64(0)
-		if rel, err := filepath.Rel(root, p); err == nil && rel != "." {
-			depth = int64(strings.Count(rel, "/")) + 1
-		}
-		if limited && depth > maxDepth {
-			return filepath.SkipDir
-		}
-		if depth >= minDepth && wanted(options, d) {
-			if out = append(out, p); len(out) > maxFound {
-				return fmt.Errorf("more than %d hits", maxFound)
-			}
-		}
-		return nil
-	})
-	return out, err
-}
-
-func wanted(options map[string]any, d fs.DirEntry) bool {
-	if n := text(options["name"]); n != "" && !fnmatch.Match(n, d.Name()) {
-		return false
-	}
-	if n := text(options["iname"]); n != "" &&
-		!fnmatch.Match(strings.ToLower(n), strings.ToLower(d.Name())) {
-		return false
-	}
-	kinds := text(options["type"])
-	if kinds == "" {
-		return true
-	}
-	letter := "f"
-	switch {
-	case d.IsDir():
-		letter = "d"
-	case d.Type()&fs.ModeSymlink != 0:
-		letter = "l"
-	case d.Type()&fs.ModeNamedPipe != 0:
-		letter = "p"
-	case d.Type()&fs.ModeSocket != 0:
-		letter = "s"
-	}
-	return strings.Contains(kinds, letter)
-}

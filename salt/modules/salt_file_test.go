@@ -44,6 +44,22 @@ func fillTree(t *testing.T, dir string) {
 
 func fileSteps() []step {
 	list := []step{
+		do("file.find", "DIR/tree"), do("file.find", "DIR/tree/"), do("file.find", "DIR/tree/to-sub"),
+		do("file.find", "DIR/tree/to-b"), do("file.find", "DIR/[l-pt]*"), do("file.find", "DIR/tree/*"),
+		do("file.find", "DIR/nosuch"), do("file.find", "DIR//tree/./sub"), do("file.find", "DIR/still"),
+		do("file.find", "DIR/tree").with("name", "[ab]*.conf"),
+		do("file.find", "DIR/tree").with("name", "b.?conf"),
+		do("file.find", "DIR/tree").with("name", "b?conf"),
+		do("file.find", "DIR/tree").with("name", "a|c"), do("file.find", "DIR/[l-pt]*").with("iname", "TR?EE"),
+		do("file.find", "DIR/tree").with("name", "*", "iname", "B*", "type", "f"),
+		do("file.find", "DIR/[l-pt]*").with("type", "f d"), do("file.find", "DIR/[l-pt]*").with("type", "l"),
+		do("file.find", "DIR/[l-pt]*").with("type", "p,s"), do("file.find", "/dev/null").with("type", "c"),
+		do("file.find", "/dev/null").with("type", "f"), do("file.find", "DIR/[l-pt]*").with("type", "d"),
+		do("file.find", "DIR/[l-pt]*").with("maxdepth", int64(1)),
+		do("file.find", "DIR/[l-pt]*").with("maxdepth", int64(0)),
+		do("file.find", "DIR/[l-pt]*").with("mindepth", int64(1), "maxdepth", int64(1)),
+		do("file.find", "DIR/tree/").with("mindepth", int64(2), "_own", int64(1)),
+		do("file.find", "DIR/[l-pt]*").with("mindepth", int64(9)), do("file.find", "DIR/tree", "own"),
 		do("file.pardir"), do("file.lstat", "DIR/still"), do("file.lstat", "DIR/nosuch"),
 		do("file.lstat", "relative").refused(), do("file.statvfs", "relative").refused(),
 		do("file.statvfs", "DIR/nosuch").refused(), do("file.statvfs", "/proc"),
