@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,8 +55,8 @@ func commandFunctions() []function {
 		opt("log_callback", nil), opt("hide_output", false), opt("timeout", nil),
 		opt("reset_system_locale", true), opt("ignore_retcode", false), opt("saltenv", nil),
 		opt("use_vt", false), opt("bg", false), opt("password", nil), opt("encoded_cmd", false),
-		opt("raise_err", false), opt("prepend_path", nil), opt("success_retcodes", nil),
-		opt("success_stdout", nil), opt("success_stderr", nil),
+		opt("prepend_path", nil), opt("success_retcodes", nil), opt("success_stdout", nil),
+		opt("success_stderr", nil),
 	}
 	make := func(name string, joined, shell bool, result func(ran) any, own ...param) function {
 		return function{name: name, params: append(slices.Clip(params), own...), varArgs: true,
@@ -67,18 +68,20 @@ func commandFunctions() []function {
 				if err != nil {
 					return nil, err
 				}
-				if c.is("raise_err") && r.retcode != 0 {
-					return nil, errors.New(r.stdout + r.stderr)
-				}
 				if c.is("hide_output") {
 					r.stdout, r.stderr = "", ""
+				}
+				if r.retcode != 0 && c.is("raise_err") && !c.is("ignore_retcode") && !c.quiet() {
+					return nil, errors.New(r.stdout)
 				}
 				return result(r), nil
 			}}
 	}
 	stdout := func(r ran) any { return r.stdout }
+	both := []param{opt("redirect_stderr", true), opt("raise_err", false)}
 	return []function{
-		make("cmd.run", true, false, stdout), make("cmd.shell", true, true, stdout),
+		make("cmd.run", false, false, stdout, both...),
+		make("cmd.shell", false, true, stdout, both...),
 		make("cmd.run_stdout", false, false, stdout),
 		make("cmd.run_stderr", false, false, func(r ran) any { return r.stderr }),
 		make("cmd.retcode", true, false, func(r ran) any { return int64(r.retcode) }),
@@ -106,7 +109,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 		return ran{}, err
 	}
 	if c.is("template") || c.is("bg") {
-		return ran{}, errors.New("template and bg are not supported on a master")
+		return ran{}, outside("template and bg are not built in")
 	}
 	argv, err := c.argv()
 	if err != nil {
@@ -124,8 +127,12 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	if err != nil {
 		return ran{}, err
 	}
-	if cmd.Dir = c.text("cwd"); cmd.Dir == "" {
-		cmd.Dir = as.home()
+	if cmd.Dir = as.home(); c.is("cwd") {
+		cmd.Dir = text(c.any("cwd"))
+	}
+	if info, err := os.Stat(cmd.Dir); !filepath.IsAbs(cmd.Dir) || err != nil || !info.IsDir() {
+		return ran{}, fmt.Errorf("Specified cwd '%s' either not absolute or does not exist",
+			cmd.Dir) // Salt's text
 	}
 	cmd.Env = c.environment(as.variables())
 	cmd.SysProcAttr.Credential = as.credential
@@ -157,6 +164,11 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 				value.Str(c.any("timeout"))),
 		}, nil
 	case errors.As(err, &exit), errors.Is(err, exec.ErrWaitDelay):
+	case err != nil && c.quiet():
+		for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+			err = inner // the outer ones name the program
+		}
+		return ran{}, fmt.Errorf("Unable to run command 'REDACTED': %w", err)
 	case err != nil:
 		return ran{}, fmt.Errorf("Unable to run command '%s': %w", strings.Join(argv, " "), err)
 	}
@@ -182,6 +194,9 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	}
 	return r, nil
 }
+
+// quiet reports whether nothing may be logged of the command.
+func (c *call) quiet() bool { return strings.ToLower(c.text("output_loglevel")) == "quiet" }
 
 // group makes a command that ends with ctx, together with the processes that it starts.
 func group(ctx context.Context, argv []string) *exec.Cmd {
@@ -268,7 +283,11 @@ func (c *call) masked(argv []string) ([]string, error) {
 	if given == nil {
 		return argv, nil
 	}
-	mask, err := strconv.ParseUint(strings.TrimPrefix(text(given), "0o"), 8, 12)
+	digits := strings.TrimLeft(text(given), "0")
+	if digits == "" {
+		return nil, errors.New("Zero umask is not allowed.") // Salt's text
+	}
+	mask, err := strconv.ParseUint(digits, 8, 12)
 	if err != nil {
 		return nil, fmt.Errorf("Invalid umask: '%s'",
 			text(given)) // Salt's text
@@ -331,7 +350,7 @@ func (c *call) decoder() (func([]byte) string, error) {
 			return string(out)
 		}, nil
 	default:
-		return nil, fmt.Errorf("output_encoding %s is not built in; use utf-8 or latin-1", name)
+		return nil, outside("output_encoding " + name + " is not built in; use utf-8 or latin-1")
 	}
 }
 
@@ -341,8 +360,9 @@ func (c *call) environment(own value.Map) []string {
 	vars := make(map[string]string)
 	if !c.is("clean_env") {
 		for _, e := range os.Environ() {
-			name, val, _ := strings.Cut(e, "=")
-			vars[name] = val
+			if name, val, _ := strings.Cut(e, "="); name != "NOTIFY_SOCKET" { // the master's own
+				vars[name] = val
+			}
 		}
 	}
 	if c.is("reset_system_locale") {

@@ -21,7 +21,7 @@ func call1(t *testing.T, m *Modules, fun string, args []any, kwargs value.Map) (
 // TestArguments: arguments that don't fit the parameters are refused in Python's words.
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	m := New(Deps{})
+	all := New(Deps{})
 	for _, tt := range []struct {
 		fun    string
 		args   []any
@@ -38,22 +38,24 @@ func TestArguments(t *testing.T) {
 			"got an unexpected keyword argument 'nosuch'"},
 		{"cmd.run", []any{"echo 'a"}, nil, "No closing quotation"},
 		{"cmd.run", []any{""}, nil, "empty command"},
-		{"cmd.run", []any{"/no/such/program"}, nil, "Unable to run command"},
+		{"cmd.run", []any{"/no/such/program"}, nil, "Unable to run command '/no/such/program'"},
+		{"cmd.run", []any{"/no/such/program"}, m("output_loglevel", "quiet"),
+			"Unable to run command 'REDACTED': no such file or directory"},
 		{"cp.get_file_str", []any{"http://x/y"}, nil, ""},
 		{"hashutil.digest", []any{"x", "crc"}, nil, "Hash func 'crc' is not supported."},
 	} {
-		_, err := call1(t, m, tt.fun, tt.args, tt.kwargs)
+		_, err := call1(t, all, tt.fun, tt.args, tt.kwargs)
 		if (err == nil) != (tt.want == "") || err != nil &&
 			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s%v: %v, want %q", tt.fun, tt.args, err, tt.want)
 		}
 	}
-	if _, err := call1(t, m, "nosuch.function", nil, nil); !errors.Is(err, ErrUnknown) {
+	if _, err := call1(t, all, "nosuch.function", nil, nil); !errors.Is(err, ErrUnknown) {
 		t.Error(err)
 	}
 	for name, want := range map[string]bool{"grains.get": true, "grains.": true, "grain.": false,
 		"grains.nosuch": false, "": false} {
-		if m.Has(t.Context(), name) != want {
+		if all.Has(t.Context(), name) != want {
 			t.Errorf("has %q: %v", name, !want)
 		}
 	}

@@ -121,6 +121,25 @@ func steps() []step {
 		do("cmd.run_stdout", "echo a >&2"),
 		do("cmd.run_stdout", "echo a >&2").with("redirect_stderr", true),
 		do("cmd.run_stderr", "echo a >&2"), do("cmd.run", "basename $0"),
+		do("cmd.run", "echo a; echo b >&2").with("redirect_stderr", false),
+		do("cmd.shell", "echo a; echo b >&2").with("redirect_stderr", false),
+		do("cmd.run", "echo a; echo b >&2; exit 3").with("raise_err", true).refused(),
+		do("cmd.run", "echo a; echo b >&2; exit 3").with("raise_err", true, "redirect_stderr",
+			false).refused(),
+		do("cmd.shell", "echo a; exit 3").with("raise_err", true, "hide_output", true).refused(),
+		do("cmd.run", "echo a; exit 3").with("raise_err", true, "ignore_retcode", true),
+		do("cmd.run", "echo a; exit 3").with("raise_err", true, "output_loglevel", "quiet"),
+		do("cmd.run_all", "echo a; exit 3").with("raise_err", true).except("pid"),
+		do("cmd.run_stdout", "echo a; exit 3").with("raise_err", true),
+		do("cmd.retcode", "exit 3").with("raise_err", true),
+		do("cmd.run", "umask").with("umask", "0").refused(),
+		do("cmd.run", "umask").with("umask", int64(0)).refused(),
+		do("cmd.run", "umask").with("umask", "0o27").refused(),
+		do("cmd.run", "umask").with("umask", int64(27)),
+		do("cmd.run", "pwd").with("cwd", "tree").refused(),
+		do("cmd.run", "pwd").with("cwd", "DIR/nosuch").refused(),
+		do("cmd.run", "pwd").with("cwd", ""), do("cmd.run", "echo $NOTIFY_SOCKET"),
+		do("cmd.run", "echo $NOTIFY_SOCKET").with("env", m("NOTIFY_SOCKET", "own")),
 	} {
 		if _, given := c.kwargs.Get("shell"); !given {
 			c = c.with("python_shell", true)
@@ -244,6 +263,7 @@ func TestCallsAreSalts(t *testing.T) {
 	if venvs == "" {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
 	}
+	t.Setenv("NOTIFY_SOCKET", "/run/systemd/notify")
 	dir, url := t.TempDir(), server(t)
 	if err := os.WriteFile(filepath.Join(dir, "hosts"),
 		[]byte("# hosts\n127.0.0.1 localhost\n10.0.0.1\tone one.example\n\n10.0.0.1 again\n"),
@@ -262,6 +282,9 @@ func TestCallsAreSalts(t *testing.T) {
 	for i, s := range list {
 		for j, a := range s.args {
 			list[i].args[j] = fill(a)
+		}
+		for j, p := range s.kwargs {
+			list[i].kwargs[j].Value = fill(p.Value)
 		}
 		calls = append(calls, []any{s.fun, append([]any{}, plain(list[i].args).([]any)...),
 			plain(append(value.Map{}, s.kwargs...))})
