@@ -157,8 +157,7 @@ func (c *call) find(address, env string) (abs string, data []byte, found bool, e
 		return "", nil, false, nil
 	}
 	if !isSalt && strings.Contains(address, "://") {
-		return "", nil, false, fmt.Errorf("%s: only salt:// addresses are read on a master",
-			address)
+		return "", nil, false, outside(address + ": only salt:// addresses are built in")
 	}
 	if escaped, ok := strings.CutPrefix(path, "|"); ok {
 		path = escaped
