@@ -90,6 +90,32 @@ func steps() []step {
 		list = append(list, do("slsutil.serialize", "json", v).with("indent", int64(2),
 			"sort_keys", true))
 	}
+	for _, name := range []string{"own_map", "own_list", "own_text", "own_none", "own_master",
+		"own_pillar", "own_grain", "own_sdb", "hosts.file", "virt", "ldap.attrs", "nosuch"} {
+		for _, fun := range []string{"config.get", "config.option", "config.merge"} {
+			if fun == "config.merge" && name == "own_map" {
+				continue // Salt's changes the pillar; see below
+			}
+			list = append(list, do(fun, name), do(fun, name, "x"), do(fun, name, nil),
+				do(fun, name).with("omit_opts", true),
+				do(fun, name).with("omit_opts", true, "omit_pillar", true),
+				do(fun, name).with("omit_opts", true, "omit_master", true))
+		}
+		list = append(list, do("config.get", name).with("merge", "recurse"),
+			do("config.get", name).with("merge", "overwrite"),
+			do("config.get", name).with("omit_opts", true, "omit_grains", true),
+			do("config.option", name).with("omit_all", true),
+			do("config.option", name).with("omit_opts", true, "omit_grains", true))
+	}
+	for _, glob := range []string{"own_*", "own_map", "ldap.*", "nosuch*"} {
+		list = append(list, do("config.option", glob).with("wildcard", true),
+			do("config.option", glob, "x").with("wildcard", true),
+			do("config.option", glob).with("wildcard", true, "omit_all", true),
+			do("config.option", glob).with("wildcard", true, "omit_opts", true, "omit_pillar", true))
+	}
+	list = append(list, do("config.get", "virt:images"), do("config.get", "own_map:a"),
+		do("config.get", "own_map|b").with("merge", "recurse", "delimiter", "|"),
+		do("config.merge", "own_map"))
 	// wrong types and forms
 	for _, v := range []any{"", "x", "ü", nil, int64(5), "!!", "abc", "YWJj", "YQ==", "Y Q=\n=",
 		"YWI=", "YWI=YWI=", "=", "a=b=", []any{"a"}} {
@@ -217,7 +243,7 @@ func server(t *testing.T) string {
 func saltGrains() value.Map {
 	return m("id", "web1", "os_family", "Debian", "osrelease", "12", "host", "web1", "fqdn",
 		"web1.example", "os", "Debian", "roles", []any{"web", "db"}, "serialnumber", "12345678",
-		"kernel", "Linux")
+		"kernel", "Linux", "own_grain", "g", "own_map", m("g", int64(4)))
 }
 
 // memory is a Datastore.
@@ -308,14 +334,24 @@ func TestCallsAreSalts(t *testing.T) {
 		t.Fatalf("%d answers of %d: %v", len(answers), len(list), err)
 	}
 	modules := New(Deps{Version: "3008.3",
+		SDB: func(profile string) (value.Map, bool) {
+			return m("driver", "env"), profile == "own_profile"
+		},
 		Files: folders{"base": dir + "/tree",
 			"dev": dir + "/dev"}, Datastore: &memory{},
 		Render: func(_ context.Context, _ Minion, _, text, _ string, _ value.Map) (any, error) {
 			v, err := yaml11.Load([]byte(text))
 			return v, err
 		}})
-	who := Minion{ID: "web1", Grains: saltGrains(), Pillar: m("master", m("own.b", int64(2))),
-		Opts: m("own.a", int64(1), "id", "web1", "pillar_roots",
+	three := int64(3)
+	who := Minion{ID: "web1", Grains: saltGrains(),
+		Pillar: m("master", m("own.b", int64(2), "own_map", m("a", three, "c", three), "own_list",
+			[]any{three}, "own_text", "master", "own_master", "m"),
+			"own_map", m("a", int64(2), "b", int64(2)), "own_list", []any{int64(2)}, "own_text",
+			"pillar", "own_pillar", "p"),
+		Opts: m("own.a", int64(1), "own_map", m("a", int64(1)), "own_list", []any{int64(1)},
+			"own_text", "opts", "own_none", nil, "own_sdb", "sdb://own_profile/PATH", "own_profile",
+			m("driver", "env"), "id", "web1", "pillar_roots",
 			m("base", []any{dir + "/pillar", dir + "/more"}, "dev", []any{dir + "/dev"}))}
 	for i, s := range list {
 		got, err := modules.Call(t.Context(), who, s.fun, s.args, s.kwargs)

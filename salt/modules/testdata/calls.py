@@ -25,11 +25,14 @@ def plain(value):
 GRAINS = {
     "id": "web1", "os_family": "Debian", "osrelease": "12", "host": "web1", "fqdn": "web1.example", "os": "Debian",
     "roles": ["web", "db"], "serialnumber": "12345678",
-    "kernel": "Linux",
+    "kernel": "Linux", "own_grain": "g", "own_map": {"g": 4},
 }
 opts = salt.config.minion_config(None)
-opts.update(cachedir=sys.argv[1], file_client="local", grains=GRAINS, pillar={"master": {"own.b": 2}}, id="web1")
-opts["own.a"] = 1
+opts.update(cachedir=sys.argv[1], file_client="local", grains=GRAINS, id="web1", pillar={
+    "master": {"own.b": 2, "own_map": {"a": 3, "c": 3}, "own_list": [3], "own_text": "master", "own_master": "m"},
+    "own_map": {"a": 2, "b": 2}, "own_list": [2], "own_text": "pillar", "own_pillar": "p"})
+opts.update({"own.a": 1, "own_map": {"a": 1}, "own_list": [1], "own_text": "opts", "own_none": None,
+             "own_sdb": "sdb://own_profile/PATH", "own_profile": {"driver": "env"}})
 opts["pillar_roots"] = {"base": [sys.argv[1] + "/pillar", sys.argv[1] + "/more"], "dev": [sys.argv[1] + "/dev"]}
 opts["file_roots"] = {"base": [sys.argv[1] + "/tree"], "dev": [sys.argv[1] + "/dev"]}
 functions = salt.loader.minion_mods(opts, utils=salt.loader.utils(opts))
