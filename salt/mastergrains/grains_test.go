@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"clustermaster/config"
@@ -99,6 +100,109 @@ func TestGrainsAreSalts(t *testing.T) {
 			compare(t, []string{"unshare", "-m", "sh", "-c",
 				`mount --bind "$0" /etc/hosts && exec "$@"`, hosts}, python, conf)
 		})
+	}
+}
+
+// distributions are contents of os-release.
+var distributions = []string{
+	"NAME=\"Devuan GNU/Linux\"\nID=devuan\nID_LIKE=debian\nVERSION_ID=\"5\"\nVERSION_CODENAME=daedalus\n",
+	"NAME=\"Kali GNU/Linux\"\nID=kali\nID_LIKE=debian\nVERSION_ID=\"2024.1\"\nVERSION_CODENAME=kali-rolling\n",
+	"NAME=\"Pop!_OS\"\nID=pop\nID_LIKE=\"ubuntu debian\"\nVERSION_ID=\"22.04\"\nVERSION_CODENAME=jammy\n",
+	"NAME=\"Astra Linux (Orel)\"\nID=astra\nID_LIKE=debian\nVERSION_ID=\"2.12.45\"\nPRETTY_NAME=Astra\n",
+	"NAME=\"Deepin\"\nID=deepin\nVERSION_ID=\"20.9\"\nVERSION_CODENAME=apricot\n",
+	"NAME=\"KDE neon\"\nID=neon\nID_LIKE=\"ubuntu debian\"\nVERSION_ID=\"22.04\"\nVERSION_CODENAME=jammy\n",
+	"NAME=\"Linux Mint\"\nID=linuxmint\nVERSION_ID=\"21.3\"\nVERSION_CODENAME=virginia\n",
+	"NAME=\"Ubuntu\"\nID=ubuntu\nVERSION_ID=\"22.04\"\nVERSION_CODENAME=jammy\n",
+	"NAME=\"Raspbian GNU/Linux\"\nID=raspbian\nVERSION_ID=\"11\"\nVERSION_CODENAME=bullseye\n",
+	"NAME=\"Debian GNU/Linux\"\nID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_ID=\"12\"\n",
+	"NAME=\"openEuler\"\nID=openEuler\nVERSION_ID=\"22.03\"\nPRETTY_NAME=\"openEuler 22.03 LTS\"\n",
+	"NAME=\"CloudLinux\"\nID=cloudlinux\nVERSION_ID=\"8.9\"\nPRETTY_NAME=\"CloudLinux 8.9 (Anatoly)\"\n",
+	"NAME=\"Virtuozzo\"\nID=virtuozzo\nVERSION_ID=\"7\"\nPRETTY_NAME=\"Virtuozzo\"\n",
+	"NAME=\"VMware Photon OS\"\nID=photon\nVERSION_ID=5.0\nPRETTY_NAME=\"VMware Photon OS/Linux\"\n",
+	"NAME=\"ALT\"\nID=altlinux\nVERSION_ID=10.2\nPRETTY_NAME=\"ALT Server 10.2\"\n",
+	"NAME=\"Red Hat Enterprise Linux\"\nID=rhel\nVERSION_ID=9.2\nVERSION=\"9.2 (Plow)\"\n" +
+		"PRETTY_NAME=\"Red Hat Enterprise Linux 9.2 (Plow)\"\n",
+	"NAME=\"Rocky Linux\"\nID=rocky\nVERSION_ID=9.3\nPRETTY_NAME=\"Rocky Linux 9.3 (Blue Onyx)\"\n",
+	"NAME=\"AlmaLinux\"\nID=almalinux\nVERSION_ID=9.3\nPRETTY_NAME=\"AlmaLinux 9.3 (Shamrock Cat)\"\n",
+	"NAME=\"CentOS Stream\"\nID=centos\nVERSION_ID=9\nPRETTY_NAME=\"CentOS Stream 9\"\n",
+	"NAME=\"Oracle Linux Server\"\nID=ol\nVERSION_ID=9.3\nPRETTY_NAME=\"Oracle Linux Server 9.3\"\n",
+	"NAME=\"Amazon Linux\"\nID=amzn\nVERSION_ID=2023\nPRETTY_NAME=\"Amazon Linux 2023\"\n",
+	"NAME=\"Manjaro Linux\"\nID=manjaro\nID_LIKE=arch\nPRETTY_NAME=\"Manjaro Linux\"\n",
+	"NAME=\"EndeavourOS\"\nID=endeavouros\nID_LIKE=arch\nPRETTY_NAME=EndeavourOS\n",
+	"NAME=\"Arch Linux\"\nID=arch\nPRETTY_NAME=\"Arch Linux\"\nBUILD_ID=rolling\n",
+	"NAME=\"SLED\"\nID=sled\nVERSION_ID=15.5\nCPE_NAME=\"cpe:/o:suse:sled:15:sp5\"\nPRETTY_NAME=SLED\n",
+	"NAME=\"SLES\"\nID=sles\nVERSION_ID=15.5\nCPE_NAME=\"cpe:/o:suse:sles:15:sp5\"\nPRETTY_NAME=SLES\n",
+	"NAME=\"SLES_SAP\"\nID=sles_sap\nVERSION_ID=15.5\nPRETTY_NAME=\"SUSE for SAP\"\n",
+	"NAME=\"openSUSE Leap\"\nID=opensuse-leap\nVERSION_ID=15.5\nPRETTY_NAME=\"openSUSE Leap 15.5\"\n" +
+		"CPE_NAME=\"cpe:/o:opensuse:leap:15.5\"\n",
+	"NAME=\"Alpine Linux\"\nID=alpine\nVERSION_ID=3.19.1\nPRETTY_NAME=\"Alpine Linux v3.19\"\n",
+	"NAME=\"Own OS\"\nID=own\nVERSION_ID=beta.1\nPRETTY_NAME=\"Own OS\"\n",
+}
+
+// distributionsOfSalt prints what Salt makes of contents of os-release, which it gets as JSON, with
+// the file that lies at /etc/os-release as its argument.
+const distributionsOfSalt = `import json, os, sys
+from salt.grains import core
+for text in json.load(sys.stdin):
+    with open(sys.argv[1], "w") as file:
+        file.write(text)
+    if os.fork() == 0:  # what is read is kept in memory
+        grains = core._linux_distribution_data()
+        if grains.get("osrelease"):
+            grains.update(core._osrelease_data(*[grains[k] for k in ("os", "osfullname", "osrelease")]))
+        print(json.dumps(grains), flush=True)
+        os._exit(0)
+    os.wait()`
+
+// TestDistributionsAreSalts: the grains about the distribution are those of Salt.
+func TestDistributionsAreSalts(t *testing.T) {
+	t.Parallel()
+	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
+	if venvs == "" {
+		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
+	}
+	if exec.Command("unshare", "-m", "true").Run() != nil {
+		t.Skip("only root gives a test its own /etc/os-release")
+	}
+	if _, err := os.Stat("/etc/lsb-release"); err == nil {
+		t.Skip("Salt prefers /etc/lsb-release of this machine")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "os-release")
+	place(t, dir, map[string]string{"os-release": "", "master": "id: m1\n"})
+	under := []string{"unshare", "-m", "sh", "-c",
+		`mount --bind "$0" /etc/os-release && exec "$@"`, file}
+	asked, err := json.Marshal(distributions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(under[0], append(under[1:], filepath.Join(venvs, "salt-3008.3", "bin", "python"),
+		"-c", distributionsOfSalt, file)...)
+	var complaint bytes.Buffer
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(asked), &complaint
+	said, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &complaint)
+	}
+	answers := json.NewDecoder(bytes.NewReader(said))
+	for _, text := range distributions {
+		var theirs map[string]any
+		if err := answers.Decode(&theirs); err != nil {
+			t.Fatal(err)
+		}
+		place(t, dir, map[string]string{"os-release": text})
+		ours := grainsBy(t, dir, under, os.Args[0])
+		names := []string{"os", "os_family", "osfullname", "oscodename", "lsb_distrib_id",
+			"lsb_distrib_codename", "lsb_distrib_release", "osmajorrelease", "osrelease",
+			"osrelease_info", "osfinger"}
+		if !strings.Contains(text, "VERSION_ID") {
+			names = names[:8] // Salt takes the others from a program of this machine
+		}
+		for _, name := range names {
+			if !reflect.DeepEqual(ours[name], theirs[name]) {
+				t.Errorf("%s%s: %v, Salt's is %v", text, name, ours[name], theirs[name])
+			}
+		}
 	}
 }
 
