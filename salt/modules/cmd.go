@@ -274,7 +274,7 @@ func duration(v any) time.Duration {
 }
 
 // rstrip is Python's str.rstrip.
-func rstrip(s string) string { return strings.TrimRight(s, " \t\n\r\v\f\x1c\x1d\x1e\x1f\u0085") }
+func rstrip(s string) string { return strings.TrimRightFunc(s, value.IsSpace) }
 
 // masked runs the command under a umask. The umask belongs to a process, so a shell sets it and
 // then becomes the command.

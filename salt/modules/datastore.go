@@ -3,7 +3,6 @@ package modules
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 
 	"clustermaster/value"
@@ -88,7 +87,7 @@ func datastoreFunctions() []function {
 		on("cas", []param{key, need("value"), need("old_value")},
 			func(c *call, kept value.Map) (any, value.Map, error) {
 				v, ok := kept.Get(c.text("key"))
-				if !ok || !reflect.DeepEqual(v, c.any("old_value")) {
+				if !ok || !value.Equal(v, c.any("old_value")) {
 					return false, nil, nil
 				}
 				return true, kept.Set(c.text("key"), c.any("value")), nil

@@ -1,7 +1,6 @@
 package modules
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -150,7 +149,8 @@ func fileFunctions() []function {
 		{name: "file.contains", params: []param{need("path"), need("text")},
 			run: func(_ context.Context, c *call) (any, error) {
 				b, err := readFile(expand(c.text("path")))
-				return err == nil && bytes.Contains(b, raw(c.any("text"))), nil
+				wanted := strings.TrimFunc(value.Str(c.any("text")), value.IsSpace)
+				return err == nil && len(b) > 0 && strings.Contains(string(b), wanted), nil
 			}},
 		{name: "file.stats", params: []param{need("path"), opt("hash_type", nil),
 			opt("follow_symlinks", true)}, run: stats},
@@ -188,34 +188,47 @@ func hashOfFile(_ context.Context, c *call) (any, error) {
 	return fmt.Sprintf("%x", h.Sum(nil)), nil
 }
 
+// stat returns a path's data, or those of a broken link itself.
 func (c *call) stat(p string) (*syscall.Stat_t, error) {
-	lookup := os.Stat
-	if !c.is("follow_symlinks") {
-		lookup = os.Lstat
+	var st syscall.Stat_t
+	if c.is("follow_symlinks") && syscall.Stat(p, &st) == nil || syscall.Lstat(p, &st) == nil {
+		return &st, nil
 	}
-	info, err := lookup(p)
-	if err != nil {
-		return nil, err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil, fmt.Errorf("stat %s: not known on this system", p)
-	}
-	return st, nil
+	return nil, fmt.Errorf("Path not found: %s", p) // Salt's text
 }
 
-func userName(uid uint32) string {
+// userName returns a user's name, or the id of an unknown user.
+func userName(uid uint32) any {
 	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
 		return u.Username
 	}
-	return strconv.FormatUint(uint64(uid), 10)
+	return int64(uid)
 }
 
-func groupName(gid uint32) string {
+func groupName(gid uint32) any {
 	if g, err := user.LookupGroupId(strconv.FormatUint(uint64(gid), 10)); err == nil {
 		return g.Name
 	}
-	return strconv.FormatUint(uint64(gid), 10)
+	return int64(gid)
+}
+
+// maxLinks bounds the links on the way to one path.
+const maxLinks = 40
+
+// realPath follows all links, also where nothing is.
+func realPath(p string, left int) string {
+	if p == "/" || left == 0 {
+		return p
+	}
+	at := filepath.Join(realPath(filepath.Dir(p), left-1), filepath.Base(p))
+	link, err := os.Readlink(at)
+	if err != nil {
+		return at
+	}
+	if !filepath.IsAbs(link) {
+		link = filepath.Dir(at) + "/" + link
+	}
+	return realPath(link, left-1)
 }
 
 func stats(ctx context.Context, c *call) (any, error) {
@@ -243,8 +256,12 @@ func stats(ctx context.Context, c *call) (any, error) {
 		}
 		out = append(out, value.Pair{Key: "sum", Value: sum})
 	}
+	target, err := filepath.Abs(p)
+	if err == nil && c.is("follow_symlinks") {
+		target = realPath(target, maxLinks)
+	}
 	return append(out, value.Pair{Key: "type", Value: kind[st.Mode&syscall.S_IFMT]},
-		value.Pair{Key: "target", Value: p}), nil
+		value.Pair{Key: "target", Value: target}), err
 }
 
 // permissions returns a mode as four octal digits.

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -78,8 +80,8 @@ func query(ctx context.Context, c *call) (any, error) {
 	}
 	if c.is("headers") {
 		h := value.Map{}
-		for name, values := range resp.Header {
-			h = append(h, value.Pair{Key: name, Value: strings.Join(values, ",")})
+		for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
+			h = append(h, value.Pair{Key: name, Value: strings.Join(resp.Header[name], ",")})
 		}
 		out = append(out, value.Pair{Key: "headers", Value: h})
 	}

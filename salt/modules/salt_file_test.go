@@ -37,7 +37,11 @@ func fillTree(t *testing.T, dir string) {
 	if err := errors.Join(os.Chmod(at("tree/b.conf"), 0o4755),
 		os.Link(at("tree/a"), at("tree/sub/again")), os.Symlink("sub", at("tree/to-sub")),
 		os.Symlink("nowhere", at("tree/to-nothing")), os.Symlink("b.conf", at("tree/to-b")),
-		syscall.Mkfifo(at("pipe"), 0o600)); err != nil {
+		os.Symlink("again", at("circle")), os.Symlink("circle", at("again")),
+		os.Symlink("more/sub/../gone/x", at("astray")), syscall.Mkfifo(at("pipe"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(at("odd"), 54321, 54322); err != nil && os.Geteuid() == 0 {
 		t.Fatal(err)
 	}
 }
@@ -106,6 +110,23 @@ func fileSteps() []step {
 		list = append(list, do("file.is_fifo", name), do("file.is_chrdev", name),
 			do("file.is_blkdev", name), do("file.is_hardlink", name))
 	}
+	for _, name := range []string{"DIR/odd", "DIR/tree/to-b", "DIR/tree/to-sub/c.conf",
+		"DIR/tree/to-nothing", "DIR/circle", "DIR/astray", "DIR//more/../odd", "/dev/null"} {
+		for _, follow := range []bool{true, false} {
+			s := do("file.stats", name).with("follow_symlinks", follow)
+			list = append(list, s.except("atime"))
+			for _, fun := range []string{"user", "group", "uid", "gid", "mode"} {
+				list = append(list, do("file.get_"+fun, name).with("follow_symlinks", follow))
+			}
+		}
+	}
+	for _, text := range []any{"two", "last\n", "\n one ", "", " ", nil, int64(4), "One"} {
+		list = append(list, do("file.contains", "DIR/lines", text),
+			do("file.contains", "DIR/empty", text))
+	}
+	list = append(list, do("file.stats", "DIR/nosuch").refused(),
+		do("file.get_user", "DIR/nosuch"), do("file.contains", "DIR/tree", "x"),
+		do("file.contains", "DIR/nosuch", "x"))
 	list = append(list, do("file.is_hardlink", "DIR/tree/a"),
 		do("file.is_hardlink", "relative").refused())
 	for _, expr := range []string{"two", "^two", "two$", `\s$`, "(?i)TWO = \\d", "^last$",

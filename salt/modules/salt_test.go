@@ -51,7 +51,9 @@ func steps() []step {
 		do("data.keys"), do("data.values"), do("data.items"), do("data.has_key", "a"),
 		do("data.has_key", "z"),
 		do("data.cas", "a", "y", "wrong"), do("data.cas", "z", "y", "x"),
-		do("data.cas", "a", "y", "x"), do("data.get", "a"), do("data.pop", "a"),
+		do("data.update", "map", m("a", int64(1), "b", m("c", int64(2), "d", int64(3)))),
+		do("data.cas", "map", "y", m("b", m("d", 3.0, "c", int64(2)), "a", int64(1))),
+		do("data.get", "map"), do("data.cas", "a", "y", "x"), do("data.get", "a"), do("data.pop", "a"),
 		do("data.pop", "a"), do("data.pop", "a", "none"),
 		do("data.dump", m("eggs", "spam", "n", m("m", int64(1)))), do("data.load"),
 		do("data.clear"), do("data.load"), do("data.keys"),
@@ -372,6 +374,29 @@ func TestCallsAreSalts(t *testing.T) {
 			t.Errorf("%s %v %v:\nours   %v %v\nSalt's %v %s", s.fun, s.args, s.kwargs, plain(got),
 				err, answers[i].Value, answers[i].Error+" "+answers[i].Text)
 		}
+	}
+}
+
+// TestHeadersAreSorted: two equal answers give two equal texts.
+func TestHeadersAreSorted(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range []string{"X-C", "X-A", "X-F", "X-D", "X-B", "X-E"} {
+			w.Header().Set(name, "1")
+		}
+	}))
+	defer s.Close()
+	v, err := call1(t, New(Deps{}), "http.query", []any{s.URL}, m("headers", true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers, _ := v.(value.Map).Get("headers")
+	var names []string
+	for _, name := range keys(headers.(value.Map)) {
+		names = append(names, name.(string))
+	}
+	if len(names) < 6 || !slices.IsSorted(names) {
+		t.Error(names)
 	}
 }
 
