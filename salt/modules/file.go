@@ -71,10 +71,18 @@ func fileFunctions() []function {
 		}),
 		{name: "file.readlink", params: []param{need("path"), opt("canonicalize", false)},
 			run: func(_ context.Context, c *call) (any, error) {
-				if c.is("canonicalize") {
-					return filepath.EvalSymlinks(c.text("path"))
+				p := expand(c.text("path"))
+				if !filepath.IsAbs(p) {
+					return nil, fmt.Errorf("Path to link must be absolute: %s", p) // Salt's text
 				}
-				return os.Readlink(c.text("path"))
+				link, err := os.Readlink(p)
+				if err != nil {
+					return nil, fmt.Errorf("A valid link was not specified: %s", p) // Salt's text
+				}
+				if c.is("canonicalize") {
+					return realPath(p, maxLinks), nil
+				}
+				return link, nil
 			}},
 		{name: "file.access", params: []param{need("path"), need("mode")},
 			run: func(_ context.Context, c *call) (any, error) {
@@ -92,7 +100,12 @@ func fileFunctions() []function {
 		{name: "file.get_hash", params: []param{need("path"), opt("form", "sha256"),
 			opt("chunk_size", int64(65536))}, run: hashOfFile},
 		{name: "file.get_sum", params: []param{need("path"), opt("form", "sha256")},
-			run: hashOfFile},
+			run: func(ctx context.Context, c *call) (any, error) {
+				if info, err := os.Stat(expand(c.text("path"))); err != nil || !info.Mode().IsRegular() {
+					return "File not found", nil // Salt's answer
+				}
+				return hashOfFile(ctx, c)
+			}},
 		onPath("file.basename", func(c *call, _ string) (any, error) {
 			p := c.text("path")
 			return p[strings.LastIndexByte(p, '/')+1:], nil

@@ -306,7 +306,7 @@ func TestCallsAreSalts(t *testing.T) {
 	}
 	fillTree(t, dir)
 	var calls []any
-	list := slices.Concat(steps(), fileSteps(), plainSteps(), placeSteps())
+	list := slices.Concat(everydaySteps(), steps(), fileSteps(), plainSteps(), placeSteps())
 	for i, s := range list {
 		for j, a := range s.args {
 			list[i].args[j] = fill(a)

@@ -8,6 +8,7 @@ import sys
 
 import salt.config
 import salt.loader
+import salt.utils.secret
 
 logging.disable(logging.CRITICAL)
 
@@ -36,6 +37,7 @@ opts.update({"own.a": 1, "own_map": {"a": 1}, "own_list": [1], "own_text": "opts
 opts["pillar_roots"] = {"base": [sys.argv[1] + "/pillar", sys.argv[1] + "/more"], "dev": [sys.argv[1] + "/dev"]}
 opts["file_roots"] = {"base": [sys.argv[1] + "/tree"], "dev": [sys.argv[1] + "/dev"]}
 functions = salt.loader.minion_mods(opts, utils=salt.loader.utils(opts))
+salt.utils.secret.mask_pillar.set(False)  # as for templates
 answers = []
 for fun, args, kwargs in json.load(sys.stdin):
     try:
