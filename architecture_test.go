@@ -99,7 +99,7 @@ var packages = map[string]arrows{
 		"options to Options: it makes nothing"},
 	"serve/daemon": {[]string{"config", "serve/health", "config/saltlog", "store/smallfile"},
 		"the process knows options, log and signals; what it runs is given to it"},
-	"serve/acl": {[]string{"salt/target", "value"},
+	"serve/acl": {[]string{"salt/target", "value", "value/yaml11"},
 		"rights are functions of the options; the caller is passed in"},
 	"serve/traces": {[]string{"value"},
 		"which spans a job has; how it is published and stored is its callers'"},

@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
 
 	"clustermaster/salt/target"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // Texts of refusals, from Salt's master.
@@ -324,19 +327,77 @@ const everyMinion = "*"
 // allowedBy matches a function and its arguments with conditions: patterns of functions, or maps
 // from such patterns to conditions on the arguments.
 func allowedBy(conditions any, fun string, args []any) bool {
-	var kwargs value.Map
-	if n := len(args); n > 0 {
-		if m, ok := args[n-1].(value.Map); ok {
-			if marked, _ := m.Get("__kwarg__"); marked == true { // to minions, others are arguments
-				args, kwargs = args[:n-1], m
-			}
-		}
-	}
-	return fulfilled(conditions, fun, args, kwargs)
+	positional, kwargs, certain := asMinions(args)
+	return fulfilled(conditions, fun, func(c any) bool {
+		return certain && argsAllowed(c, positional, kwargs)
+	})
 }
 
-// fulfilled is allowedBy with separate keyword arguments.
-func fulfilled(conditions any, fun string, args []any, kwargs value.Map) bool {
+// asMinions tells keyword arguments from others as minions do (load_args_and_kwargs): each map
+// marked with __kwarg__ holds some, and each text such as name=value is one. Not certain: one is
+// given twice, or releases of Python may differ about its name.
+func asMinions(args []any) (positional []any, kwargs value.Map, certain bool) {
+	named := make(map[string]bool)
+	certain = true
+	add := func(name string, v any) {
+		certain = certain && !named[name]
+		named[name] = true
+		kwargs = append(kwargs, value.Pair{Key: name, Value: decoded(v)})
+	}
+	for _, arg := range args {
+		arg = decoded(arg)
+		switch arg := arg.(type) {
+		case value.Map:
+			m := make(value.Map, len(arg))
+			for i, p := range arg {
+				m[i] = value.Pair{Key: decoded(p.Key), Value: p.Value}
+			}
+			if marked, _ := m.Get("__kwarg__"); marked != true {
+				break
+			}
+			for _, p := range m.Without("__kwarg__") {
+				if name, isText := p.Key.(string); isText { // Python calls nothing with others
+					add(name, p.Value)
+				}
+			}
+			continue
+		case string:
+			before, _, cut := strings.Cut(arg, "=")
+			certain = certain && !(cut && foreign(before))
+			if name, text, is := yaml11.SplitKwarg(arg); is {
+				add(name, yaml11.ParseArg(text))
+				continue
+			}
+		}
+		positional = append(positional, arg)
+	}
+	return positional, kwargs, certain
+}
+
+// decoded returns bytes as minions read them: as text, if they are UTF-8.
+func decoded(v any) any {
+	if b, is := v.([]byte); is && utf8.Valid(b) {
+		return string(b)
+	}
+	return v
+}
+
+// foreign reports whether it depends on the version of Unicode whether a text is a name.
+func foreign(s string) bool {
+	beyond := false
+	for _, r := range s {
+		switch {
+		case r >= utf8.RuneSelf:
+			beyond = true
+		case !strings.ContainsRune("_.-", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			return false
+		}
+	}
+	return beyond
+}
+
+// fulfilled matches a function with conditions, and asks argsFit about those on its arguments.
+func fulfilled(conditions any, fun string, argsFit func(conditions any) bool) bool {
 	for _, c := range listOf(conditions) {
 		switch c := c.(type) {
 		case string:
@@ -347,8 +408,7 @@ func fulfilled(conditions any, fun string, args []any, kwargs value.Map) bool {
 			if len(c) != 1 {
 				continue
 			}
-			if name, _ := c[0].Key.(string); target.MatchStart(name, fun) &&
-				argsAllowed(c[0].Value, args, kwargs) {
+			if name, _ := c[0].Key.(string); target.MatchStart(name, fun) && argsFit(c[0].Value) {
 				return true
 			}
 		}

@@ -119,6 +119,20 @@ func questions() []question {
 		ask("carol", []string{"test.ping"}, `[[]]`, true, known...),
 		loose(ask("odd", "cmd.run", `["id", {"__kwarg__": false, "cwd": "/"}]`, false, "db1"),
 			true),
+		// Minions read name=value as a keyword argument, and any map that is marked.
+		loose(ask("odd", "cmd.run", `["x=1", "1", "cmd=reboot"]`, false, "db1"), true),
+		loose(ask("odd", "cmd.run", `["cwd=/", "id"]`, true, "db1"), false),
+		loose(ask("carol", "state.sls", `["app=x", "mods=top", `+kwarg+`]`, false, "web1"), true),
+		loose(ask("carol", "state.sls", `["app", "saltenv=dev", `+kwarg+`]`, false, "web1"), true),
+		loose(ask("carol", "state.sls",
+			`["app", {"__kwarg__": true, "saltenv": "dev"}, `+kwarg+`]`, false, "web1"), true),
+		loose(ask("carol", "state.sls", `["app一=x", "mods=top", `+kwarg+`]`, false, "web1"),
+			true),
+		ask("carol", "state.sls", `["app 一=x", "app==x", `+kwarg+`]`, true, "web1"),
+		loose(ask("carol", "state.sls", `["app", "saltenv=base"]`, true, "web1"), false),
+		loose(ask("carol", "state.sls", `[`+kwarg+`, "app"]`, true, "web1"), false),
+		loose(ask("carol", []string{"test.ping", "state.sls"},
+			`[[], ["app=x", "mods=top", `+kwarg+`]]`, false, "web1"), true),
 		black(`{"users": ["carol"]}`, "carol", "test.ping", "blocked"),
 		black(`{"users": ["^(?!root).*$"]}`, "carol", "test.ping", "blocked"),
 		black(`{"users": ["car?l"], "modules": []}`, "carol", "test.ping", "blocked"),
@@ -211,6 +225,30 @@ func TestAnswers(t *testing.T) {
 		if got := q.answer(t); got != q.want {
 			t.Errorf("%s wants %v%s on %v, blacklist %s: %v, want %v", q.User, q.Fun, q.Arg,
 				q.Minions, q.Blacklist, got, q.want)
+		}
+	}
+}
+
+// TestBytes: minions read bytes as text.
+func TestBytes(t *testing.T) {
+	t.Parallel()
+	rights := acl.FromList([]any{value.Map{{Key: "*", Value: value.Map{{Key: "state.sls",
+		Value: value.Map{{Key: "args", Value: []any{"app"}}, {Key: "kwargs",
+			Value: value.Map{{Key: "saltenv", Value: "base"}}}}}}}}})
+	base := value.Map{{Key: "__kwarg__", Value: true}, {Key: "saltenv", Value: []byte("base")}}
+	dev := value.Map{{Key: []byte("__kwarg__"), Value: true}, {Key: []byte("saltenv"), Value: "dev"}}
+	for _, tt := range []struct {
+		args []any
+		want acl.Cover
+	}{
+		{[]any{[]byte("app"), base}, acl.Anywhere},
+		{[]any{"app", dev, base}, acl.Nowhere},
+		{[]any{"app", base, []byte("saltenv=dev")}, acl.Nowhere},
+	} {
+		got, err := rights.Allow(t.Context(), acl.Order{Funs: []string{"state.sls"}, Args: tt.args,
+			Minions: known}, minions)
+		if got != tt.want || err != nil {
+			t.Errorf("%v: %v, %v", tt.args, got, err)
 		}
 	}
 }

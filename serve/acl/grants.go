@@ -71,6 +71,7 @@ func (r *Rights) allowHere(fun string, args []any, kwargs value.Map, kind string
 	if !ok || strings.Contains(name, ".") {
 		return false, ErrSyntax
 	}
+	argsFit := func(conditions any) bool { return argsAllowed(conditions, args, kwargs) }
 	for _, entry := range r.list {
 		switch entry := entry.(type) {
 		case string:
@@ -87,8 +88,8 @@ func (r *Rights) allowHere(fun string, args []any, kwargs value.Map, kind string
 			if !is {
 				continue
 			}
-			if what == module && fulfilled(entry[0].Value, name, args, kwargs) ||
-				(what == kind || what == kind+"s") && fulfilled(entry[0].Value, fun, args, kwargs) {
+			if what == module && fulfilled(entry[0].Value, name, argsFit) ||
+				(what == kind || what == kind+"s") && fulfilled(entry[0].Value, fun, argsFit) {
 				return true, nil
 			}
 		}

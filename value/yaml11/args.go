@@ -64,7 +64,7 @@ func ParseArg(s string) any {
 // A positional integer of 20 characters is a job id and stays text.
 func ParseArgs(words []string, noParse ...string) (args []any, kwargs value.Map) {
 	for _, w := range words {
-		name, text, ok := splitKwarg(w)
+		name, text, ok := SplitKwarg(w)
 		if !ok {
 			args = append(args, jobID(ParseArg(w)))
 			continue
@@ -95,10 +95,10 @@ func jobID(v any) any {
 	return v
 }
 
-// splitKwarg cuts name=value. The name starts with a letter or _, and continues with letters,
+// SplitKwarg cuts name=value. The name starts with a letter or _, and continues with letters,
 // digits, _, . and -. Text with == is not a keyword; nor is a value with a line break, except one
 // at its very end, which is dropped.
-func splitKwarg(s string) (name, text string, ok bool) {
+func SplitKwarg(s string) (name, text string, ok bool) {
 	name, text, ok = strings.Cut(s, "=")
 	if !ok || name == "" || strings.HasPrefix(text, "=") {
 		return "", "", false
