@@ -183,8 +183,8 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, hold func(int64) error,
 	if len(funs) == 0 {
 		return value.Map{}, nil
 	}
-	if asking != "" {
-		tgtType = minionsPattern(tgtType)
+	if exact, is := exactPillar(tgtType); is && asking != "" {
+		tgtType = exact
 	}
 	match := target.MatchMinions
 	if asking == "" {
@@ -318,15 +318,15 @@ func (m *Master) mineReader(ctx context.Context, t *turn, hold func(int64) error
 	}
 }
 
-// minionsPattern returns the type to use for a target that a minion asks by. It allows no patterns
-// on pillar, with which the minion could guess another's pillar. A mine's allow_tgt may have them:
-// who asks does not choose it.
-func minionsPattern(tgtType string) string {
+// exactPillar returns the type to use instead of one with patterns on pillar, with which a minion
+// that chooses the target could guess another's pillar; ok is false for types without them. A
+// mine's allow_tgt may have them: who asks does not choose it.
+func exactPillar(tgtType string) (exact string, ok bool) {
 	switch tgtType {
-	case "pillar":
-		return "pillar_exact"
+	case "pillar", "pillar_pcre":
+		return "pillar_exact", true
 	case "compound":
-		return "compound_pillar_exact"
+		return "compound_pillar_exact", true
 	}
-	return tgtType
+	return "", false
 }

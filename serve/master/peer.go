@@ -323,13 +323,8 @@ var errUnreadPillars = errors.New("not all minions' pillar could be read; retry"
 // peerTarget reports whether a target's patterns on pillar find no more minions than exact values
 // do: a minion must not guess another's pillar with them.
 func (m *Master) peerTarget(ctx context.Context, tgtType string, tgt any) (bool, error) {
-	var exact string
-	switch tgtType {
-	case "pillar", "pillar_pcre":
-		exact = "pillar_exact"
-	case "compound":
-		exact = "compound_pillar_exact"
-	default:
+	exact, is := exactPillar(tgtType)
+	if !is {
 		return true, nil
 	}
 	done, err := m.resolving.enter(ctx)
