@@ -95,7 +95,7 @@ func join(a, b []any) []any {
 }
 
 // Find returns the index of a key in m, or -1.
-func Find(m Map, key any) int { return newIndex(m, 0).find(m, key) }
+func Find(m Map, key any) int { return new(keyIndex).find(m, key) }
 
 // keyIndex finds keys of a map: by a linear search in short ones, by a table in long ones.
 type keyIndex struct{ at map[any]int }
@@ -129,8 +129,9 @@ func (x *keyIndex) find(m Map, key any) int {
 		}
 		return -1
 	}
+	_, plain := Identity(key)
 	for i := len(m) - 1; i >= 0; i-- {
-		if keyOf(m[i].Key) == k {
+		if have, ok := Identity(m[i].Key); ok == plain && (have == k || !ok && keyOf(m[i].Key) == k) {
 			return i
 		}
 	}

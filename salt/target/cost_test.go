@@ -18,6 +18,7 @@ import (
 type large struct {
 	ids  []string
 	deep value.Map
+	more value.Map // further grains
 }
 
 func newLarge(n int) large {
@@ -45,7 +46,8 @@ func (l large) Ask(ctx context.Context, q Question, fn func(string, Hits)) (stri
 		if j.Err() != nil || ctx.Err() != nil { // as the ring store does
 			break
 		}
-		fn(id, j.Minion(false, value.Map{{Key: "top", Value: l.deep}, {Key: "id", Value: id}}))
+		fn(id, j.Minion(false, append(value.Map{{Key: "top", Value: l.deep}, {Key: "id", Value: id}},
+			l.more...)))
 	}
 	return "", errors.Join(j.Err(), ctx.Err())
 }
@@ -54,6 +56,13 @@ func (l large) Ask(ctx context.Context, q Question, fn func(string, Hits)) (stri
 // matches nobody, also behind "not".
 func TestCostly(t *testing.T) {
 	l := newLarge(20_000)
+	keys := make(value.Map, 1_000_000)
+	for i := range keys {
+		keys[i] = value.Pair{Key: int64(i + 2), Value: ""}
+	}
+	l.more = value.Map{{Key: "text", Value: strings.Repeat("a", 500_000)},
+		{Key: "brackets", Value: strings.Repeat("[", 7000)},
+		{Key: "keys", Value: append(keys, value.Pair{Key: int64(1), Value: keys})}}
 	const endless = "(?=a)(a+)+$"
 	many := func(n int, word string) string {
 		return strings.TrimSuffix(strings.Repeat(word+" or ",
@@ -85,6 +94,13 @@ func TestCostly(t *testing.T) {
 		"all that is inside":           {"grain", "*:*:*:*:*:*x"},
 		"not all that is inside":       {"compound", "not G@*:*:*:*:*x"},
 		"400 times all that is inside": {"compound", numbered(400, "G@*:*:*:*a*b%d")},
+		"a long glob":                  {"grain", "text:*" + strings.Repeat("a", 5_000) + "b"},
+		"a shorter glob":               {"grain", "text:*" + strings.Repeat("a", 90) + "b"},
+		"a glob of brackets":           {"grain", "brackets:*" + strings.Repeat("[", 3500) + "b"},
+		"a long expression":            {"grain_pcre", "text:(.*a?){9}" + strings.Repeat("a?", 40) + "b"},
+		"a large expression":           {"grain_pcre", "text:((a?){90}){90}b"},
+		"a long path":                  {"grain", "keys" + strings.Repeat(":1", 60)},
+		"a path without an end":        {"grain", "keys" + strings.Repeat(":0", 60)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runtime.LockOSThread()

@@ -16,6 +16,7 @@ func Match(pattern, name string) bool {
 	// Remembering the last star is enough: what an earlier one could match, a later one can match
 	// too.
 	star, retry := -1, 0
+	last := strings.LastIndexByte(pattern, ']')
 	p, n := 0, 0
 	for n < len(name) {
 		if p < len(pattern) {
@@ -24,7 +25,7 @@ func Match(pattern, name string) bool {
 				p++
 				continue
 			}
-			if pNext, nNext, ok := one(pattern, p, name, n); ok {
+			if pNext, nNext, ok := one(pattern, p, last, name, n); ok {
 				p, n = pNext, nNext
 				continue
 			}
@@ -42,13 +43,17 @@ func Match(pattern, name string) bool {
 // Magic reports whether a pattern has a glob character.
 func Magic(pattern string) bool { return strings.ContainsAny(pattern, "*?[") }
 
-// one matches one character of name at n with the element of pattern at p, which is not a star.
-func one(pattern string, p int, name string, n int) (pNext, nNext int, ok bool) {
+// one matches one character of name at n with the element of pattern at p, which is not a star. The
+// last "]" of pattern is at last.
+func one(pattern string, p, last int, name string, n int) (pNext, nNext int, ok bool) {
 	r, size := utf8.DecodeRuneInString(name[n:])
 	switch pattern[p] {
 	case '?':
 		return p + 1, n + size, true
 	case '[':
+		if p > last { // spares the search
+			break
+		}
 		if end := classEnd(pattern, p); end > 0 {
 			return end + 1, n + size, inClass(pattern[p+1:end], r)
 		}

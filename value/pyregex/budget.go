@@ -75,10 +75,17 @@ const recovers = 10
 // and takes time in proportion.
 const maxProgram = 10_000
 
-// small reports whether Go's regexp compiles an expression into a small program.
-func small(expr string) bool {
+// Program returns the instructions that Go's regexp executes for each byte of a text, at most. It
+// returns 0 for an expression that needs backtracking, whose time a budget bounds.
+func Program(expr string) int {
+	if !linear(expr) {
+		return 0
+	}
 	re, err := syntax.Parse(expr, syntax.Perl)
-	return err == nil && size(re) <= maxProgram
+	if err != nil || size(re) > maxProgram {
+		return 0
+	}
+	return size(re)
 }
 
 // size estimates the instructions of an expression, up to a little more than maxProgram.

@@ -71,7 +71,7 @@ func compile(b *Budget, before, expr, after string) (test func(string) bool, ok 
 		expr += "\n" // ends a comment, which would hide what follows
 	}
 	backtracking, ok := backtrack(b, before, expr, after)
-	if !ok || !linear(expr) || !small(expr) {
+	if !ok || Program(expr) == 0 {
 		return backtracking, ok
 	}
 	re, err := regexp.Compile(before + expr + after)
