@@ -730,6 +730,38 @@ func TestMineMemory(t *testing.T) {
 	}
 }
 
+// TestMineUnread: a minion gets no reply while nobody can say what it may see. It would take any
+// for the mine.
+func TestMineUnread(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	m := k.accept("m1")
+	k.data.pillar["m1"] = dict("color", "blue")
+	k.data.mines["m1"] = dict("ip", dict("__data__", "10.0.0.1", "__saltmine_acl__", int64(1),
+		"allow_tgt", "color:blue", "allow_tgt_type", "pillar"))
+	ask := func(ctx context.Context) error {
+		_, err := k.Handle(ctx, Request{Payload: m.seal(dict("cmd", "_mine_get", "id", "m1", "tgt",
+			[]any{"m1"}, "tgt_type", "list", "fun", "ip"), nonce())})
+		return err
+	}
+	if err := ask(t.Context()); err != nil {
+		t.Errorf("with all that it needs: %v", err)
+	}
+	k.data.incomplete = "3 of 4 partitions"
+	if err := ask(t.Context()); !errors.Is(err, errUnreadData) {
+		t.Errorf("with pillars unread: %v", err)
+	}
+	k.data.incomplete = ""
+	for range cap(k.resolving) {
+		k.resolving <- struct{}{}
+	}
+	over, cancel := context.WithCancel(t.Context()) // it would wait for the turn no longer
+	cancel()
+	if err := ask(over); !errors.Is(err, errBusyTargets) {
+		t.Errorf("without a turn: %v", err)
+	}
+}
+
 func TestRevokeAndRegister(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)

@@ -108,15 +108,17 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 		m.refused.note("memory", c.ID, c.remote)
 		return nil, err
 	}
-	if errors.Is(err, errBusyTargets) {
-		m.refused.note("busy_targets", c.ID, c.remote)
-		return nil, err
-	}
 	if errors.Is(err, target.ErrTooCostly) {
 		m.refused.note("target_cost", c.ID, c.remote)
 		return value.Map{}, nil
 	}
-	return v, err
+	if errors.Is(err, errBusyTargets) {
+		m.refused.note("busy_targets", c.ID, c.remote)
+	}
+	if err != nil { // the minion would take any reply for the mine
+		return nil, fmt.Errorf("%w: read the mine for %q: %w", errUnacknowledged, c.ID, err)
+	}
+	return v, nil
 }
 
 // MineGet reads from the mines of a target's minions what the asking minion may see. Fun is a list
@@ -284,7 +286,7 @@ func (m *Master) mineAllowed(id string, funs []string) []string {
 
 // mineReader returns a function that takes stored values out of their envelopes if their owner lets
 // the asking minion see them; an operator ("") sees all. It evaluates each allow_tgt only once, as
-// most minions use the same one, and fails if there is no memory to decode one.
+// most minions use the same one, and fails if it cannot say what one means now.
 func (m *Master) mineReader(ctx context.Context, t *turn, hold func(int64) error,
 	asking string) func(value.Raw) (value.Raw, bool, error) {
 	known := make(map[string]bool) // by type and packed target
@@ -300,22 +302,40 @@ func (m *Master) mineReader(ctx context.Context, t *turn, hold func(int64) error
 		key := tgtType + "\x00" + string(tgt)
 		may, is := known[key]
 		if !is {
-			if t.take(ctx) != nil {
-				return nil, false, nil
+			if err := t.take(ctx); err != nil {
+				return nil, false, err
 			}
 			weight, _ := value.Weigh(tgt)
 			if err := hold(weight); err != nil {
 				return nil, false, err
 			}
 			decoded, err := tgt.Unpack()
-			if err == nil {
-				may, _, err = target.Means(ctx, tgtType, decoded, m.deps.Targets, asking)
+			if err == nil { // who made one that does not decode lets nobody in
+				may, err = m.means(ctx, tgtType, decoded, asking)
 			}
-			may = err == nil && may
+			if err != nil {
+				return nil, false, err
+			}
 			known[key] = may
 		}
 		return data, may, nil
 	}
+}
+
+// errUnreadData: without all minions' data nobody can say what an allow_tgt means.
+var errUnreadData = errors.New("not all minions' data could be read")
+
+// means reports whether an allow_tgt means a minion. One that takes too much work, or is too large,
+// means nobody.
+func (m *Master) means(ctx context.Context, tgtType string, tgt any, id string) (bool, error) {
+	may, incomplete, err := target.Means(ctx, tgtType, tgt, m.deps.Targets, id)
+	switch {
+	case errors.Is(err, target.ErrTooCostly), errors.Is(err, target.ErrQuestion):
+		return false, nil
+	case err == nil && !may && incomplete != "":
+		return false, errUnreadData
+	}
+	return may, err
 }
 
 // exactPillar returns the type to use instead of one with patterns on pillar, with which a minion
