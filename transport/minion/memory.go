@@ -32,6 +32,7 @@ type memory struct {
 type holding struct {
 	// the connection's own, not guarded
 	counted bool  // some memory has been since the request began
+	small   int64 // what Hold has not counted yet
 	waits   bool  // for the peer
 	claims  int64 // length of the request
 
@@ -44,8 +45,15 @@ type holding struct {
 	ejected chan struct{}
 }
 
-// Hold is hold for the decoded form.
-func (r *requester) Hold(n int64) bool { return n <= firstBody || r.hold(n) == nil }
+// Hold is hold for the decoded form, and for what an answer is made of. Small amounts are counted
+// together, once they exceed firstBody.
+func (r *requester) Hold(n int64) bool {
+	if r.small += n; r.small <= firstBody {
+		return true
+	}
+	n, r.small = r.small, 0
+	return r.hold(n) == nil
+}
 
 // Vouch ends the connection's being a stranger's, and that of others from its address.
 func (r *requester) Vouch() {

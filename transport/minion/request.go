@@ -35,8 +35,9 @@ type Request struct {
 // Sender is a connection, as a handler uses it.
 type Sender interface {
 	// Hold counts n more bytes of memory for this request until its reply is sent: those of its
-	// decoded payload. If it returns false there is not enough; the handler must not decode the
-	// payload, and should end without a reply. Small amounts are not counted.
+	// decoded payload, and of what the reply is made of. If it returns false there is not enough;
+	// the handler must not decode the payload, and should end without a reply. One small amount is
+	// not counted. Calls must not overlap.
 	Hold(n int64) bool
 	// Vouch says that an accepted minion sealed this request: its decoded form then counts as a
 	// minion's.
@@ -127,7 +128,7 @@ func newRequester(s *RequestServer, l *link) *requester {
 func (r *requester) next(ctx context.Context) error {
 	defer r.release()
 	r.body.since, r.body.got = time.Time{}, 0
-	r.waits, r.claims = true, 0
+	r.waits, r.claims, r.small = true, 0, 0
 	payload, whole, err := r.receive()
 	if r.arrived() {
 		return errEjected

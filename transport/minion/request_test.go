@@ -367,6 +367,31 @@ func TestStopOfStrangers(t *testing.T) {
 	}
 }
 
+// TestSmallAmountsCount: an answer that is made of many small values takes no more memory than one
+// of large ones.
+func TestSmallAmountsCount(t *testing.T) {
+	t.Parallel()
+	held := make(chan int, 1)
+	s, addr, _ := startRequests(t, handlerFunc(func(_ context.Context, r Request) ([]byte, error) {
+		r.Sender.Vouch()
+		n := 0
+		for n < 10_000 && r.Sender.Hold(firstBody) {
+			n++
+		}
+		held <- n
+		return nil, nil
+	}), Limits{MaxInFlight: 4 << 20})
+	for range 2 {
+		c := dialRaw(t, addr).greet("REQ", "", 1)
+		c.request([]byte("x"))
+		if n := <-held; n > 4<<20/firstBody+2 || n < 4<<20/firstBody {
+			t.Errorf("holds %d times %d bytes", n, firstBody)
+		}
+		c.closedByPeer()
+		eventually(t, "memory given back", func() bool { return s.memory.inFlight.Load() == 0 })
+	}
+}
+
 // What a request is decoded to counts until its reply is sent.
 func TestDecodedSizeCounts(t *testing.T) {
 	t.Parallel()
