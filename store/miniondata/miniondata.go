@@ -76,7 +76,7 @@ type Data struct {
 
 	mu    sync.Mutex // guards mines
 	mines map[string]mineSize
-	turns [64]sync.Mutex // of writes that first read a mine, by a hash of the id
+	turns [64]sync.Mutex // of writes that first read what a quota counts, by a hash of the id
 }
 
 // mineSize is an upper bound for the mine of a minion, known without reading it: its size when it
@@ -102,6 +102,11 @@ func New(store records, log *slog.Logger) *Data {
 // Limit sets the quotas; call it before the first use.
 func (d *Data) Limit(q Quotas) { d.quotas = q }
 
+// turn returns the lock for writes that first read what a quota counts of a minion.
+func (d *Data) turn(id string) *sync.Mutex {
+	return &d.turns[xxhash.Sum64String(id)%uint64(len(d.turns))]
+}
+
 // SetGrains stores a minion's grains, a packed map.
 func (d *Data) SetGrains(ctx context.Context, id string, grains value.Raw) error {
 	return d.set(ctx, id, grainsName, grains)
@@ -119,6 +124,9 @@ func (d *Data) SetPillar(ctx context.Context, id, pillarenv string, pillar value
 		return fmt.Errorf("pack pillar of %q: %w", id, err)
 	}
 	if pillarenv != "" && d.quotas.Pillarenvs > 0 {
+		turn := d.turn(id)
+		turn.Lock()
+		defer turn.Unlock()
 		names, err := d.store.Names(ctx, ringstore.SpaceMinions, id, pillarPrefix)
 		if err != nil {
 			return fmt.Errorf("list pillars of %q: %w", id, err)
@@ -194,7 +202,7 @@ func (d *Data) MergeMine(ctx context.Context, id string, data value.Map, clear b
 		puts = append(puts, ringstore.Put{Space: ringstore.SpaceMinions, Name: name, Value: packed})
 	}
 	if d.quotas.MineBytes > 0 && (clear || !d.mineSurelyFits(id, puts)) {
-		turn := &d.turns[xxhash.Sum64String(id)%uint64(len(d.turns))]
+		turn := d.turn(id)
 		turn.Lock()
 		defer turn.Unlock()
 		if err := d.mineFits(ctx, id, puts, given, clear); err != nil {

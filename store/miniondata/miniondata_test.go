@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"clustermaster/salt/target"
 	"clustermaster/store/allotment"
@@ -241,6 +244,19 @@ func grain(path string) target.Term {
 		Delimiter: ":"}
 }
 
+// together holds what was listed back until all have begun.
+type together struct {
+	records
+	began *sync.WaitGroup
+}
+
+func (t together) Names(ctx context.Context, space ringstore.Space, place,
+	prefix string) ([]string, error) {
+	names, err := t.records.Names(ctx, space, place, prefix)
+	t.began.Wait()
+	return names, err
+}
+
 // TestQuotas: what is beyond a minion's quota is refused, and what was there stays.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
@@ -277,6 +293,28 @@ func TestQuotas(t *testing.T) {
 	}
 	if _, found, err := d.PillarOf(ctx, "a", "third"); found || err != nil {
 		t.Errorf("kept beyond the quota: %v, %v", found, err)
+	}
+	const writers = 20
+	var at errgroup.Group
+	began := new(sync.WaitGroup)
+	began.Add(writers)
+	d.store = together{d.store, began}
+	for i := range writers {
+		at.Go(func() error {
+			began.Done()
+			err := d.SetPillar(ctx, "b", fmt.Sprint(i), pillar)
+			if errors.Is(err, allotment.ErrQuota) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := at.Wait(); err != nil {
+		t.Error(err)
+	}
+	if kept, err := d.store.Names(ctx, ringstore.SpaceMinions, "b", pillarPrefix); err != nil ||
+		len(kept) != 2 {
+		t.Errorf("kept %v, %v", kept, err)
 	}
 }
 
