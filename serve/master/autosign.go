@@ -59,9 +59,12 @@ func newAutosign(o Options, log *slog.Logger) *autosign {
 func (a *autosign) decide(id string, grains value.Map, now time.Time) (keystore.Auto, string) {
 	a.expire(now)
 	stub := a.stub(id)
+	rejected, known := a.reject.lines()
 	switch {
-	case a.reject.matches(id):
+	case rejected.match(id):
 		return keystore.AutoReject, stub
+	case !known: // the key waits until the file can be read
+		return keystore.AutoNone, stub
 	case a.accept, a.sign.matches(id), stub != "", a.grainsMatch(grains):
 		return keystore.AutoAccept, stub
 	}
@@ -129,7 +132,7 @@ func (a *autosign) grainsMatch(grains value.Map) bool {
 			a.values[e.Name()] = f
 		}
 		a.mu.Unlock()
-		if f.lines().has(value.Str(val)) {
+		if allowed, _ := f.lines(); allowed.has(value.Str(val)) {
 			return true
 		}
 	}
@@ -147,11 +150,15 @@ type signFile struct {
 	changed syscall.Timespec // ctime, which a change of the owner or the mode moves, too
 	size    int64
 	cached  *signLines
+	failing bool // it could not be read the last time
 }
 
 // matches tries each line as the id itself, as a shell pattern, and as a regular expression: for
 // the whole id, or of a file that rejects by Salt's wider rule.
-func (f *signFile) matches(id string) bool { return f.lines().match(id) }
+func (f *signFile) matches(id string) bool {
+	lines, _ := f.lines()
+	return lines.match(id)
+}
 
 // mayGroupWrite reports whether permissive_pki_access lets a file's group write to it. A master
 // that runs as root must be in that group, and not by its main group alone
@@ -170,41 +177,61 @@ func mayGroupWrite(info fs.FileInfo) bool {
 }
 
 // lines returns the file's lines, trimmed, without empty ones and comments; nil for none. It
-// ignores a file that other users may write to.
-func (f *signFile) lines() *signLines {
+// ignores a file that other users may write to. While the file can't be read, the lines are those
+// that were read before; known is false if there are none.
+func (f *signFile) lines() (lines *signLines, known bool) {
 	if f.path == "" {
-		return nil
+		return nil, true
 	}
 	info, err := os.Stat(f.path)
-	if err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, true
+	case err != nil:
+		return f.unread(err)
+	case !info.Mode().IsRegular():
+		return nil, true
+	}
 	stat := info.Sys().(*syscall.Stat_t)
 	if stat.Ctim == f.changed && stat.Size == f.size {
-		return f.cached
+		return f.cached, true
 	}
-	f.changed, f.size, f.cached = stat.Ctim, stat.Size, nil
 	if info.Mode()&0o002 != 0 || info.Mode()&0o020 != 0 && !(f.permissive && mayGroupWrite(info)) {
 		f.log.Warn("auto-sign file ignored: others may write to it; chmod go-w it", "path", f.path)
-		return nil
+	} else if lines, err = f.read(); err != nil {
+		return f.unread(err)
 	}
+	f.changed, f.size, f.cached, f.failing = stat.Ctim, stat.Size, lines, false
+	return lines, true
+}
+
+// unread returns the lines that were read before the file could not be. The caller holds mu.
+func (f *signFile) unread(err error) (lines *signLines, known bool) {
+	if !f.failing {
+		f.log.Warn("auto-sign file cannot be read; check its owner", "path", f.path, "err", err)
+	}
+	f.failing = true
+	return f.cached, f.cached != nil
+}
+
+func (f *signFile) read() (*signLines, error) {
 	file, err := os.Open(f.path)
 	if err != nil {
-		f.log.Warn("auto-sign file cannot be read; check its owner", "path", f.path, "err", err)
-		return nil
+		return nil, err
 	}
 	defer file.Close()
-	f.cached = newSignLines(target.FullMatcher)
+	lines := newSignLines(target.FullMatcher)
 	if f.rejects {
-		f.cached = newSignLines(target.ListMatcher)
+		lines = newSignLines(target.ListMatcher)
 	}
 	in := bufio.NewScanner(io.LimitReader(file, maxSignFile))
+	in.Buffer(nil, maxSignFile+1)
 	for in.Scan() {
 		if line := strings.TrimSpace(in.Text()); line != "" && !strings.HasPrefix(line, "#") {
-			f.cached.add(line)
+			lines.add(line)
 		}
 	}
-	return f.cached
+	return lines, in.Err()
 }

@@ -53,9 +53,41 @@ func TestSignFileIsReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !f.matches(id) {
-			t.Errorf("%s: the file has %v", id, f.lines().all)
+			t.Errorf("%s: the file has %v", id, f.cached.all)
 		}
 	}
+}
+
+// TestRejectFileThatCannotBeRead: what it rejected stays rejected, and if nobody has read it every
+// key waits. A long line hides nothing behind it.
+func TestRejectFileThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "reject")
+	o, log := Options{AutoAccept: true, AutorejectFile: path}, slog.New(slog.DiscardHandler)
+	a := newAutosign(o, log)
+	decides := func(when string, a *autosign, bad, good keystore.Auto) {
+		t.Helper()
+		for id, want := range map[string]keystore.Auto{"bad1": bad, "good": good} {
+			if got, _ := a.decide(id, nil, time.Now()); got != want {
+				t.Errorf("%s, %s: %v, want %v", when, id, got, want)
+			}
+		}
+	}
+	decides("without a file", a, keystore.AutoAccept, keystore.AutoAccept)
+	long := strings.Repeat("x", 100<<10) + "\nbad*\n"
+	if err := os.WriteFile(path, []byte(long), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	decides("with a file", a, keystore.AutoReject, keystore.AutoAccept)
+	if err := errors.Join(os.Remove(path), os.Symlink(path, path)); err != nil { // a circle
+		t.Fatal(err)
+	}
+	decides("unread", a, keystore.AutoReject, keystore.AutoAccept)
+	decides("never read", newAutosign(o, log), keystore.AutoNone, keystore.AutoNone)
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	decides("empty", a, keystore.AutoAccept, keystore.AutoAccept)
 }
 
 // TestSignLines: the quick forms of lines match what the lines themselves match as an id, a shell
