@@ -20,7 +20,7 @@ type Request struct {
 	// TS is the sender's clock in seconds since the epoch; HasTS says whether the request has one.
 	TS    int64
 	HasTS bool
-	// Tok proves possession of the minion's private key (CheckToken); nil if absent.
+	// Tok proves possession of the minion's private key (VerifyToken); nil if absent.
 	Tok []byte
 	// Load is everything but nonce and tok, in order, sharing memory with the input.
 	Load value.RawMap
@@ -109,7 +109,7 @@ func parseTS(r value.Raw) (int64, bool) {
 // Check makes the checks on an opened request that need no key, in Salt's order: age (ttl is the
 // option request_server_ttl, 0 for off; it refuses only old requests), the id inside against the
 // one outside, the form of the id, and the presence of a token. Below version 3 it checks only the
-// form of an id, if there is one. The caller must still call CheckToken.
+// form of an id, if there is one. The caller must still verify the token (PublicKey.VerifyToken).
 func (r *Request) Check(e Envelope, now time.Time, ttl time.Duration) *Refusal {
 	if e.Version < 3 {
 		if r.ID != "" && !ValidID(r.ID) {
@@ -132,22 +132,6 @@ func (r *Request) Check(e Envelope, now time.Time, ttl time.Duration) *Refusal {
 		return BadLoad("inner_id")
 	}
 	if len(r.Tok) == 0 {
-		return BadLoad("token")
-	}
-	return nil
-}
-
-// CheckToken checks that the sender has the private key of the id inside; accepted is the accepted
-// key of that id, nil if it has none. From version 3 on every request needs a token. Below, only a
-// token that comes with an id is checked; the command decides what it allows without one.
-func (r *Request) CheckToken(e Envelope, accepted *PublicKey) *Refusal {
-	if e.Version < 3 && (r.Tok == nil || r.ID == "") {
-		return nil
-	}
-	if accepted == nil {
-		return BadLoad("no_accepted_key")
-	}
-	if err := accepted.VerifyToken(r.Tok); err != nil {
 		return BadLoad("token")
 	}
 	return nil
