@@ -58,8 +58,8 @@ func (m *Master) decided(s wire.SignIn, version int, out keystore.Outcome,
 		}
 		return m.authReply(s, version, out.Ret)
 	}
-	m.signedIn.add(s.ID)
 	m.heard.note(s.ID)
+	m.signedIn.add(s.ID)
 	return m.grant(s, version, out.Key)
 }
 

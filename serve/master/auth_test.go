@@ -241,6 +241,12 @@ func TestMaxMinions(t *testing.T) {
 	if k.keys.get("m3") != "" {
 		t.Error("the third minion's key was stored")
 	}
+	k.keys.set("m1", "", "")
+	k.keys.set("m2", "", "")
+	k.signedIn.pruned = time.Time{}
+	if got, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m3"}); err != nil || !got.Accepted {
+		t.Errorf("deleted minions count: %+v, %v", got, err)
+	}
 }
 
 // TestUndecided: without a decision a minion is told to wait, never that it is refused.

@@ -55,6 +55,14 @@ func (h *heard) note(id string) {
 	at.Store(now)
 }
 
+// within reports whether a minion was heard within a period, at most the longest of windows.
+func (h *heard) within(id string, d time.Duration) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	at := h.at[id]
+	return at != nil && h.now().Sub(h.began)-time.Duration(at.Load()) <= d
+}
+
 // Describe implements prometheus.Collector.
 func (h *heard) Describe(to chan<- *prometheus.Desc) { to <- h.desc }
 

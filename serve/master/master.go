@@ -102,12 +102,15 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 		resolving: newResolving(),
 		ownJobs:   newQuota(opts.JobsPerHour, time.Hour),
 		ownFiles:  newQuota(opts.FileRecvPerDay, 24*time.Hour),
-		signedIn:  newSignedIn(),
 		slots:     make(chan struct{}, maxTrackers),
 		reading:   newReaders("files", filesAtOnce, mt),
 		pillars:   newReaders("pillars", pillarsAtOnce, mt),
 	}
 	m.heard = newHeard(m.steady)
+	m.signedIn = newSignedIn(func(id string) bool {
+		_, accepted := deps.Keys.Accepted(id)
+		return !accepted || !m.heard.within(id, presentFor)
+	}, m.steady)
 	if reg != nil {
 		reg.MustRegister(m.heard)
 	}

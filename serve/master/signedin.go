@@ -1,25 +1,36 @@
 package master
 
-import "sync"
+import (
+	"maps"
+	"sync"
+	"time"
+)
 
-// maxSignedIn bounds the memory of signed-in ids.
-const maxSignedIn = 1 << 20
+const (
+	// maxSignedIn bounds the memory of signed-in ids.
+	maxSignedIn = 1 << 20
+	// presentFor is how long a minion counts that is not heard. Its AES key changes each day, by
+	// default, and then it signs in again.
+	presentFor = 25 * time.Hour
+	pruneEvery = time.Second
+)
 
-// signedIn is the default Presence: the ids that signed in here since the start.
+// signedIn is the default Presence: the ids that signed in here since the start, without those that
+// have gone.
 type signedIn struct {
-	mu  sync.RWMutex
-	ids map[string]struct{}
+	gone func(id string) bool
+	now  func() time.Time
+
+	mu     sync.Mutex // guards the rest
+	ids    map[string]struct{}
+	pruned time.Time
 }
 
-func newSignedIn() *signedIn { return &signedIn{ids: make(map[string]struct{})} }
+func newSignedIn(gone func(id string) bool, now func() time.Time) *signedIn {
+	return &signedIn{gone: gone, now: now, ids: make(map[string]struct{})}
+}
 
 func (s *signedIn) add(id string) {
-	s.mu.RLock()
-	_, is := s.ids[id]
-	s.mu.RUnlock()
-	if is {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ids) < maxSignedIn {
@@ -29,8 +40,12 @@ func (s *signedIn) add(id string) {
 
 // Connected implements Presence.
 func (s *signedIn) Connected(id string) (count int, is bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.now(); now.Sub(s.pruned) >= pruneEvery {
+		maps.DeleteFunc(s.ids, func(id string, _ struct{}) bool { return s.gone(id) })
+		s.pruned = now
+	}
 	_, is = s.ids[id]
 	return len(s.ids), is
 }
