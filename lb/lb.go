@@ -23,8 +23,8 @@ type Server struct {
 }
 
 var (
-	firstServer = regexp.MustCompile(`^(\s*)server master1 192\.0\.2\.11(:\d+.*)$`)
-	otherServer = regexp.MustCompile(`^\s*server master[23] 192\.0\.2\.1[23]:`)
+	firstServer = regexp.MustCompile(`^(\s*server )master1(\S*) 192\.0\.2\.11(:\d+.*)$`)
+	otherServer = regexp.MustCompile(`^\s*server master[23]\S* 192\.0\.2\.1[23]:`)
 )
 
 // FillIn puts the masters into text, which is HAProxy or has its placeholders, and bind as the
@@ -32,16 +32,17 @@ var (
 // or not two binds.
 func FillIn(text, bind string, masters []Server) (string, error) {
 	var out strings.Builder
-	backEnds, servers, binds := 0, 0, 0
+	backEnds, filled, binds := 0, make(map[int]bool), 0
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "backend ") {
 			backEnds++
 		}
 		switch m := firstServer.FindStringSubmatch(strings.TrimSuffix(line, "\n")); {
 		case m != nil:
-			servers++
+			filled[backEnds] = true
 			for _, s := range masters {
-				fmt.Fprintf(&out, "%sserver %s %s%s\n", m[1], s.Name, Bracketed(s.Addr), m[2])
+				fmt.Fprintf(&out, "%s%s%s %s%s\n", m[1], s.Name, m[2], Bracketed(s.Addr),
+					strings.Replace(m[3], "/master1", "/"+s.Name, 1))
 			}
 		case otherServer.MatchString(line):
 		case strings.HasPrefix(strings.TrimSpace(line), "bind *:"):
@@ -51,9 +52,9 @@ func FillIn(text, bind string, masters []Server) (string, error) {
 			out.WriteString(line)
 		}
 	}
-	if servers < 2 || servers != backEnds || binds != 2 {
+	if len(filled) < 2 || len(filled) != backEnds || binds != 2 {
 		return "",
-			fmt.Errorf("the balancer's configuration has %d back ends, of which %d can be filled in, and %d binds of 2", backEnds, servers, binds)
+			fmt.Errorf("the balancer's configuration has %d back ends, of which %d can be filled in, and %d binds of 2", backEnds, len(filled), binds)
 	}
 	return out.String(), nil
 }

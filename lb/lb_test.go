@@ -8,7 +8,7 @@ import (
 func TestFillIn(t *testing.T) {
 	t.Parallel()
 	text, err := FillIn(HAProxy, "127.1.2.100",
-		[]Server{{"master1", "127.1.2.1"}, {"master2", "127.1.2.2"}})
+		[]Server{{"m1", "127.1.2.1"}, {"m2", "127.1.2.2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,9 +18,9 @@ func TestFillIn(t *testing.T) {
 		}
 	}
 	for line, n := range map[string]int{
-		"server master1 127.1.2.1:4505": 2, "server master2 127.1.2.2:4505": 2,
-		"server master1 127.1.2.1:4506": 2, "server master2 127.1.2.2:4506": 2, "server master3": 0,
-		"server master1 192.0.2": 0,
+		"server m1 127.1.2.1:4505 track ready/m1\n": 1, "server m2:alive 127.1.2.2:4505 track alive/m2 ": 1,
+		"server m1:alive 127.1.2.1:4506 ": 1, "server m2 127.1.2.2:4506 track ready/m2\n": 1,
+		"server m2 127.1.2.2:4521 check": 2, "server master": 0, "track ready/master": 0,
 	} {
 		if got := strings.Count(text, line); got != n {
 			t.Errorf("%q stands %d times, want %d", line, got, n)

@@ -109,7 +109,7 @@ func (b *Balancer) ask(command string) ([]string, error) {
 }
 
 // Up returns, for each back end whose name starts with prefix, the masters (numbers from 1) that
-// the balancer sees up.
+// the balancer sees up; those that serve if none is ready don't count.
 func (b *Balancer) Up(prefix string) (map[string][]int, error) {
 	lines, err := b.ask("show stat")
 	if err != nil {
@@ -118,8 +118,8 @@ func (b *Balancer) Up(prefix string) (map[string][]int, error) {
 	up := map[string][]int{}
 	for _, line := range lines {
 		cols := strings.Split(line, ",")
-		if len(cols) < 18 || !strings.HasPrefix(cols[0], prefix) ||
-			!strings.HasPrefix(cols[1], "master") {
+		if len(cols) < 18 || !strings.HasPrefix(cols[0], prefix) || cols[0] == "alive" ||
+			!strings.HasPrefix(cols[1], "master") || strings.HasSuffix(cols[1], ":alive") {
 			continue
 		}
 		n, err := strconv.Atoi(strings.TrimPrefix(cols[1], "master"))

@@ -161,9 +161,6 @@ func (c *Cluster) balancerSees(masters []*Master) error {
 		return err
 	}
 	for name, list := range up {
-		if strings.HasSuffix(name, "_alive") {
-			continue
-		}
 		for _, m := range masters {
 			if !slices.Contains(list, m.Number) {
 				return fmt.Errorf("%s has %v up", name, list)
