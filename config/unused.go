@@ -58,7 +58,7 @@ var unusedTexts = map[string]string{
 	"tokendir":      "is not used: tokens are kept in the cluster",
 	"tuning":        "is not used: it tunes processes and caches that this master does not have",
 	"unlimited":     "is not used: nodegroups are not limited in number",
-	"verifyenv":     "is not used: the master always makes its folders, and gives them to its user",
+	"verifyenv":     "is not used: the master always makes its folders, gives them to its user and keeps pki_dir from others",
 	"watched":       "is not used: files are looked at when they are asked for",
 	"winrepo":       "is not used: the winrepo runners are not built in",
 	// Options with their own text.

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -90,6 +92,26 @@ func reachable(o *config.Options) error {
 		}
 	}
 	return nil
+}
+
+// closePki leaves the folders of keys to the present user, as Salt does: others who may write there
+// accept minions. The user's group may read.
+func closePki(o *config.Options, log *slog.Logger) {
+	const all = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
+	for _, t := range treesOf(o) {
+		if t.mode != 0o700 {
+			continue
+		}
+		info, err := os.Stat(t.path)
+		if err == nil && info.Mode()&all != 0o700 && info.Mode()&all != 0o750 {
+			err = os.Chmod(t.path, t.mode)
+		}
+		if err != nil {
+			log.Log(context.Background(), saltlog.LevelCritical,
+				"others may change keys: give the folder to the master's user, or the mode 0700",
+				"option", t.option, "err", err)
+		}
+	}
 }
 
 // make makes the folder and those below it, unless they exist.

@@ -207,6 +207,7 @@ func run(ctx context.Context, o *config.Options, f masterFlags, warnings []confi
 		}
 		log.Log(ctx, level, w.String(), "component", "config")
 	}
+	closePki(o, log)
 	if err := writePidfile(o.PidFile); err != nil {
 		log.Error("pidfile not written", "err", err)
 	} else {

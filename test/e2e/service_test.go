@@ -90,6 +90,12 @@ func TestService(t *testing.T) {
 	notify := listenNotify(t, m.Dir)
 	alone := regexp.MustCompile(`(?m)^cluster_.*\n`).ReplaceAllString(m.Config(t), "")
 	m.Configure(t, alone)
+	pki := filepath.Join(m.Dir, "pki")
+	for _, step := range []error{os.Mkdir(pki, 0o777), os.Chmod(pki, 0o777)} {
+		if step != nil {
+			t.Fatal(step)
+		}
+	}
 	m.Start(t, "/usr/bin/env", "NOTIFY_SOCKET="+notify.path, "WATCHDOG_USEC=1500000",
 		"TMPDIR="+m.Dir, m.programs.Master, "-c", m.ConfDir)
 	ready := notify.waitFor(t, "READY=1")
@@ -98,6 +104,9 @@ func TestService(t *testing.T) {
 	}
 	if first, _ := notify.has("STATUS="); first >= ready {
 		t.Errorf("no STATUS= before READY=1: %q", notify.said)
+	}
+	if info, err := os.Stat(pki); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("pki_dir has mode %v (%v)", info.Mode(), err)
 	}
 	notify.waitFor(t, "STATUS=serving")
 	notify.waitFor(t, "WATCHDOG=1")
