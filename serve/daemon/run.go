@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -38,9 +39,6 @@ type Program struct {
 	// be reloaded.
 	Reload func(now *config.Options, changed []string) (names []string, use []func(), err error)
 }
-
-// daemonMark tells a re-executed process that it is the background process.
-const daemonMark = "CLUSTERMASTER_DAEMON"
 
 // stopTime bounds an orderly stop. What has not ended by then is cut off.
 const stopTime = 4 * time.Second
@@ -133,6 +131,12 @@ func Command(ctx context.Context, args []string, p Program) int {
 		p.Versions(f.versions)
 		return 0
 	}
+	if f.daemon && f.configDir != "" { // it leaves the present folder
+		f.configDir = config.Dir(f.configDir, os.Getenv)
+		if abs, err := filepath.Abs(f.configDir); err == nil {
+			f.configDir = abs
+		}
+	}
 	opts, warnings, err := config.Load(f.configDir, os.Getenv)
 	if err == nil {
 		err = f.apply(opts)
@@ -173,8 +177,12 @@ func run(ctx context.Context, o *config.Options, f masterFlags, warnings []confi
 		busy.say(os.Stderr)
 		return ExitPorts
 	}
-	if f.daemon && os.Getenv(daemonMark) == "" {
-		return background()
+	detach := func() error { return nil }
+	if f.daemon {
+		if os.Getenv(daemonMark) == "" {
+			return background()
+		}
+		detach = inBackground()
 	}
 	ids, err := lookupUser(o.User)
 	if err == nil {
@@ -215,6 +223,9 @@ func run(ctx context.Context, o *config.Options, f masterFlags, warnings []confi
 	}
 
 	stopProfile, err := startProfile(os.Getenv(profileEnv))
+	if err == nil {
+		err = detach()
+	}
 	if err != nil {
 		log.Log(ctx, saltlog.LevelCritical, "master not started", "err", err)
 		return ExitConfig

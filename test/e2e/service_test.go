@@ -200,12 +200,31 @@ func TestDaemon(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Masters: 1})
 	m := c.Masters[0]
-	m.Configure(t, regexp.MustCompile(`(?m)^cluster_.*\n`).ReplaceAllString(m.Config(t), ""))
+	alone := regexp.MustCompile(`(?m)^cluster_.*\n`).ReplaceAllString(m.Config(t), "")
+	m.Configure(t, alone)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, m.programs.Master, "-c", m.ConfDir,
-		"-d").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	daemon := func(args ...string) (string, int) {
+		cmd := exec.CommandContext(ctx, m.programs.Master,
+			append([]string{"-c", filepath.Base(m.ConfDir), "-d"}, args...)...)
+		cmd.Dir = filepath.Dir(m.ConfDir)
+		out, _ := cmd.CombinedOutput() // ends when no process has this output
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	for _, tt := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{67, "for user nosuch. The user is not available.", []string{"--user", "nosuch"}},
+		{1, "make log folder", []string{"--log-file", filepath.Join(m.Dir, "etc", "master", "log")}},
+	} {
+		if out, code := daemon(tt.args...); code != tt.code || !strings.Contains(out, tt.says) {
+			t.Errorf("%q: exit code %d\n%swant %d and %q", tt.args, code, out, tt.code, tt.says)
+		}
+	}
+	if out, code := daemon(); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	pidfile := filepath.Join(m.Dir, "master.pid")
 	pid := 0
@@ -222,6 +241,14 @@ func TestDaemon(t *testing.T) {
 		}
 		return m.Probe("/readyz")
 	})
+	if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err != nil || dir != "/" {
+		t.Errorf("its folder is %q (%v)", dir, err)
+	}
+	m.Configure(t, alone+"worker_threads: 7\n")
+	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, 30*time.Second, "it finds its files again", fileHas(m.Log, "worker_threads"))
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
