@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 	"clustermaster/value/yaml11"
 )
 
@@ -297,8 +299,8 @@ func roots(v any) (Roots, error) {
 			dir := value.Str(x)
 			// Other paths are not looked at: a file server that hangs must stop no command.
 			dirs := []string{dir}
-			if strings.ContainsAny(dir, "*?[") {
-				if matches := glob(dir); len(matches) > 0 {
+			if fnmatch.Magic(dir) {
+				if matches := fnmatch.Glob(filepath.Clean(dir)); len(matches) > 0 {
 					dirs = matches
 				}
 			}

@@ -8,10 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 	"clustermaster/value/yaml11"
 )
 
@@ -114,7 +113,7 @@ func (s *source) include(val any, from, option string, at origin, depth int) (pa
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(filepath.Dir(from), pattern)
 		}
-		files := glob(pattern)
+		files := fnmatch.Glob(pattern)
 		if err := unreadable(pattern); len(files) == 0 && err != nil {
 			s.skip(pattern, err)
 		} else if len(files) == 0 && option == "include" {
@@ -158,34 +157,16 @@ func (s *source) skip(file string, err error) {
 		Text: fmt.Sprintf("nothing of this file is used: %v; %s", err, remedy)})
 }
 
-// unreadable says why glob, which shows no error, finds none of the files that may match.
+// unreadable says why Glob, which shows no error, finds none of the files that may match.
 func unreadable(pattern string) error {
 	_, err := os.Stat(pattern)
-	if strings.ContainsAny(pattern, "*?[") {
+	if fnmatch.Magic(pattern) {
 		_, err = os.ReadDir(filepath.Dir(pattern))
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	return nil
-}
-
-// glob is Python's glob for one pattern, sorted: only a pattern that starts with a dot matches
-// names that do.
-func glob(pattern string) []string {
-	if !strings.ContainsAny(pattern, "*?[") {
-		if _, err := os.Stat(pattern); err != nil {
-			return nil
-		}
-		return []string{pattern}
-	}
-	files, _ := filepath.Glob(pattern)
-	if !strings.HasPrefix(filepath.Base(pattern), ".") {
-		files = slices.DeleteFunc(files,
-			func(f string) bool { return strings.HasPrefix(filepath.Base(f), ".") })
-	}
-	slices.Sort(files)
-	return files
 }
 
 func readFile(path string) (part, error) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"clustermaster/value/fnmatch"
 )
 
 // nameMark separates an environment from the name of a root in Scope.Env. How many folders match a
@@ -24,8 +26,6 @@ func (s Scope) cut() (env, name string, ok bool) {
 	return s.Env[:i], s.Env[i+len(nameMark):], true
 }
 
-func isPattern(dir string) bool { return strings.ContainsAny(dir, "*?[") }
-
 // aboveOf returns the folder that all matches of a pattern are below.
 func aboveOf(pattern string) string {
 	return filepath.Dir(pattern[:strings.IndexAny(pattern, "*?[")])
@@ -33,7 +33,7 @@ func aboveOf(pattern string) string {
 
 // plain counts the folders before the first pattern.
 func (e *Env) plain() int {
-	if i := slices.IndexFunc(e.Dirs, isPattern); i >= 0 {
+	if i := slices.IndexFunc(e.Dirs, fnmatch.Magic); i >= 0 {
 		return i
 	}
 	return len(e.Dirs)
@@ -44,15 +44,14 @@ func (e *Env) further() []Scope {
 	var out []Scope
 	for n := e.plain(); n < len(e.Dirs); n++ {
 		listed := filepath.Clean(e.Dirs[n])
-		if !isPattern(listed) {
+		if !fnmatch.Magic(listed) {
 			out = append(out, Scope{e.Name + nameMark, n})
 			continue
 		}
-		dirs, _ := filepath.Glob(listed) // a wrong pattern matches nothing
-		for _, dir := range dirs {
+		for _, dir := range fnmatch.Glob(listed) {
 			st, err := os.Stat(dir)
 			name, bad := filepath.Rel(aboveOf(listed), dir)
-			if err == nil && bad == nil && st.IsDir() && shown(listed, dir) {
+			if err == nil && bad == nil && st.IsDir() {
 				out = append(out, Scope{e.Name + nameMark + name, n})
 			}
 		}
@@ -67,21 +66,15 @@ func (e *Env) match(name string, n int) (dir, above string, ok bool) {
 		return "", "", false
 	}
 	listed := filepath.Clean(e.Dirs[n])
-	if !isPattern(listed) {
+	if !fnmatch.Magic(listed) {
 		return listed, "", name == ""
 	}
 	above = aboveOf(listed)
 	dir = filepath.Join(above, name)
-	if ok, err := filepath.Match(listed, dir); !ok || err != nil || !shown(listed, dir) ||
-		!safeName(name) {
+	if !fnmatch.MatchPath(listed, dir) || !safeName(name) {
 		return "", "", false
 	}
 	return dir, above, true
-}
-
-// shown reports whether a pattern matches a hidden folder, as the configuration takes it.
-func shown(pattern, dir string) bool {
-	return filepath.Base(dir)[0] != '.' || filepath.Base(pattern)[0] == '.'
 }
 
 // safeName reports whether a name from another master may be put behind the folder of a pattern.

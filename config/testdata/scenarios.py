@@ -63,6 +63,12 @@ CASES = {
     "broken include": {"master": "id: m1\ntimeout: 7\n", "master.d/a.conf": "timeout: [\n", "master.d/b.conf": "gather_job_timeout: 3\n"},
     "list include": {"master": "id: m1\ntimeout: 7\n", "master.d/a.conf": "- a\n", "master.d/b.conf": "gather_job_timeout: 3\n"},
     "other default include": {"master": "id: m1\ndefault_include: conf.d/*\n", "master.d/a.conf": "timeout: 8\n", "conf.d/a": "timeout: 9\n"},
+    "negated include": {"master": "id: m1\ndefault_include: 'master.d/[!_]*.conf'\n", "master.d/b.conf": "timeout: 8\n", "master.d/_old.conf": "timeout: 9\n", "master.d/^old.conf": "interface: 10.0.0.9\n"},
+    "circumflex include": {"master": "id: m1\ninclude: 'x/[^a].conf'\n", "x/^.conf": "timeout: 8\n", "x/a.conf": "interface: 10.0.0.9\n", "x/b.conf": "timeout: 9\n"},
+    "backslash include": {"master": "id: m1\ninclude: 'x/\\*.conf'\n", "x/\\a.conf": "timeout: 8\n", "x/*.conf": "timeout: 9\n"},
+    "open bracket include": {"master": "id: m1\ninclude: ['x/[a.conf', 'x/[b*']\n", "x/[a.conf": "timeout: 8\n", "x/[b.conf": "interface: 10.0.0.9\n", "x/a.conf": "timeout: 9\n"},
+    "hidden folder include": {"master": "id: m1\ninclude: '*/x.conf'\n", "a/x.conf": "timeout: 8\n", ".b/x.conf": "timeout: 9\n", ".b/y.conf": "interface: 10.0.0.9\n"},
+    "shown folder include": {"master": "id: m1\ninclude: ['.*/y.conf', '?/.z.conf']\n", ".b/y.conf": "interface: 10.0.0.9\n", "a/.z.conf": "timeout: 8\n"},
     "empty include": {"master": "id: m1\ninclude: []\n"},
     "merge keys": {"master": "id: m1\nx: &x {a: 1}\npeer: {<<: *x, b: 2}\n"},
 }
