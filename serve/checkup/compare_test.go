@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +88,25 @@ func TestLinkedRoots(t *testing.T) {
 	write("b")
 	if maps.Equal(before, of(link)) {
 		t.Error("a changed file has the digest of before")
+	}
+}
+
+// TestReadyAsABalancerAsks: the first answer of the health port counts, wherever it points.
+func TestReadyAsABalancerAsks(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]Level{200: Good, 302: Error, 503: Error} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/readyz" {
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(code)
+			}
+		}))
+		c := &checker{o: &config.Options{HealthListen: srv.Listener.Addr().String()}}
+		c.ready(t.Context())
+		srv.Close()
+		if len(c.found) != 1 || c.found[0].Level != want {
+			t.Errorf("%d: %v", code, c.found)
+		}
 	}
 }
 

@@ -109,7 +109,8 @@ func (c *checker) ready(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	resp, err := http.DefaultClient.Do(req)
+	// A balancer has no proxy and follows nothing.
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 	if err != nil {
 		return // ports has told
 	}

@@ -253,8 +253,9 @@ func (p *Playground) stopAll() {
 }
 
 func (p *Playground) waitReady(ctx context.Context, host string) error {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy
 	err := p.until(ctx, func() bool {
-		r, err := http.Get(fmt.Sprintf("http://%s:%d/readyz", host, healthPort))
+		r, err := client.Get(fmt.Sprintf("http://%s:%d/readyz", host, healthPort))
 		if err != nil {
 			return false
 		}
