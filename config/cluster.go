@@ -37,16 +37,8 @@ func (l *loader) checkCluster() {
 	if strings.ContainsAny(o.ClusterID, "\x00\n\r") || len(o.ClusterID) > 255 {
 		l.refuse("cluster_id", "has more than 255 characters or a line break; choose a short name")
 	}
-	switch n := len([]rune(o.ClusterSecret.Reveal())); {
-	case n == 0:
-		l.refuse("cluster_secret",
-			"is not set, so any machine could join; set the same random text of at least %d characters on all masters (`clustermaster init` makes one)", minSecret)
-	case n < minSecret:
-		l.refuse("cluster_secret",
-			"has %d characters, at least %d are needed; set the same random text on all masters (`clustermaster init` makes one)", n, minSecret)
-	case strings.TrimSpace(o.ClusterSecret.Reveal()) == "":
-		l.refuse("cluster_secret",
-			"is blank; set the same random text of at least %d characters on all masters (`clustermaster init` makes one)", minSecret)
+	if !l.command {
+		l.checkSecret()
 	}
 	for _, p := range o.ClusterPeers {
 		if _, _, err := splitPeer(p, o.ClusterPoolPort); err != nil {
@@ -87,6 +79,21 @@ func (l *loader) checkCluster() {
 			option = "cluster_advertise"
 		}
 		l.refuse(option, "%v", err)
+	}
+}
+
+func (l *loader) checkSecret() {
+	secret := l.o.ClusterSecret.Reveal()
+	switch n := len([]rune(secret)); {
+	case n == 0:
+		l.refuse("cluster_secret",
+			"is not set, so any machine could join; set the same random text of at least %d characters on all masters (`clustermaster init` makes one)", minSecret)
+	case n < minSecret:
+		l.refuse("cluster_secret",
+			"has %d characters, at least %d are needed; set the same random text on all masters (`clustermaster init` makes one)", n, minSecret)
+	case strings.TrimSpace(secret) == "":
+		l.refuse("cluster_secret",
+			"is blank; set the same random text of at least %d characters on all masters (`clustermaster init` makes one)", minSecret)
 	}
 }
 

@@ -27,7 +27,8 @@ func Load(dir string, getenv func(string) string) (*Options, []Warning, error) {
 }
 
 // LoadForCommand is Load for a command that asks a running master. It does not look up sdb://
-// addresses in secrets and in options that only masters read, and leaves them there as text.
+// addresses in secrets and in options that only masters read, and leaves them there as text. It
+// does not check cluster_secret, which may be in a file that only the master's user can read.
 func LoadForCommand(dir string, getenv func(string) string) (*Options, []Warning, error) {
 	return loadHere(dir, getenv, host{command: true})
 }
@@ -117,10 +118,10 @@ func load(path string, h host) (*Options, []Warning, error) {
 	}
 	o := &Options{ConfFile: path, home: h.home, Extra: make(map[string]any, len(s.values)), origins: s.origins,
 		files: s.files}
-	l := &loader{o: o, warnings: s.warnings}
+	l := &loader{o: o, warnings: s.warnings, command: h.command}
 	l.aliases(&s)
 	l.hours(&s)
-	l.fill(l.resolve(s.values, h.command))
+	l.fill(l.resolve(s.values))
 	l.hideGit()
 	o.paths(h)
 	l.check()
@@ -155,6 +156,7 @@ type loader struct {
 	o        *Options
 	problems []*Problem
 	warnings []Warning
+	command  bool // reads the options, not a master
 }
 
 func (l *loader) refuse(option, format string, args ...any) {

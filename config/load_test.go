@@ -441,6 +441,21 @@ func TestSaltrc(t *testing.T) {
 	}
 }
 
+// TestHiddenSecret: users of commands need not read the file of cluster_secret; a master must.
+func TestHiddenSecret(t *testing.T) {
+	t.Parallel()
+	path := writeTree(t, map[string]string{
+		"master": "interface: 127.0.0.1\ncluster_id: c\ncluster_peers: [127.0.0.2]\n"})
+	none := func(string) string { return "" }
+	if o, _, err := LoadForCommand(filepath.Dir(path), none); err != nil || o.ClusterID != "c" {
+		t.Errorf("a command has %v, %v", o, err)
+	}
+	if _, _, err := Load(filepath.Dir(path), none); err == nil ||
+		!strings.Contains(err.Error(), "cluster_secret: is not set") {
+		t.Errorf("the master has %v", err)
+	}
+}
+
 // TestUnreadableFolder: a folder whose files the user may not list is named, not taken for an empty
 // one.
 func TestUnreadableFolder(t *testing.T) {

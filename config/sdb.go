@@ -83,11 +83,11 @@ const unread = "not read by commands: "
 // resolve replaces the sdb:// addresses of options by their values, as Salt does; for a command it
 // does so only for options of Options that are not secrets. If a look-up fails, the option is
 // refused and keeps its address.
-func (l *loader) resolve(values value.Map, command bool) value.Map {
+func (l *loader) resolve(values value.Map) value.Map {
 	wanted := func(e value.Pair) bool {
 		name, _ := e.Key.(string)
 		k, known := table()[name]
-		return !command || known && k.field >= 0 && !isSecret(name)
+		return !l.command || known && k.field >= 0 && !isSecret(name)
 	}
 	var all []string
 	for _, e := range values {
@@ -97,7 +97,7 @@ func (l *loader) resolve(values value.Map, command bool) value.Map {
 	}
 	out := slices.Clone(values)
 	for i, e := range out {
-		if name, _ := e.Key.(string); command && isSecret(name) && isSDB(e.Value) {
+		if name, _ := e.Key.(string); l.command && isSecret(name) && isSDB(e.Value) {
 			out[i].Value = unread + value.Str(e.Value)
 		}
 	}
