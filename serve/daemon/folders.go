@@ -145,8 +145,9 @@ func makeFolder(dir string, mode os.FileMode) error {
 	return os.Chmod(dir, mode) // the umask took bits away
 }
 
-// give makes the user the owner of the folder and of all in it but links. Groups stay if
-// keepGroups. Entries that can't be given stay, as with Salt: their first use fails and says so.
+// give makes the user the owner of the folder and of all in it but links, also hard ones. Groups
+// stay if keepGroups. Entries that can't be given stay, as with Salt: their first use fails and
+// says so.
 func (t tree) give(id identity, keepGroups bool) error {
 	if err := noLinkOf(id.uid, t.path); err != nil {
 		return err
@@ -169,6 +170,9 @@ func (t tree) give(id identity, keepGroups bool) error {
 		info, err := d.Info()
 		if err != nil {
 			return nil // gone meanwhile
+		}
+		if info.Mode().IsRegular() && !onlyName(info) {
+			return nil // its other name may be any file of this disk
 		}
 		uid, gid := ownerOf(info)
 		to := id.gid

@@ -57,6 +57,7 @@ func TestUser(t *testing.T) {
 				for name, err := range map[string]error{
 					"jobs/ab/cd/jid": os.MkdirAll(filepath.Join(cache, "jobs/ab/cd/jid"), 0o700),
 					".alice_key":     os.WriteFile(filepath.Join(cache, ".alice_key"), nil, 0o600),
+					"linked":         os.Link(filepath.Join(m.Dir, "srv", "top.sls"), filepath.Join(cache, "linked")),
 					"out":            os.Symlink(filepath.Join(m.Dir, "srv"), filepath.Join(cache, "out")),
 				} {
 					if err != nil {
