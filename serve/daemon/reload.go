@@ -40,14 +40,15 @@ var ofLogging = []string{
 }
 
 // reload leaves everything as it is if the configuration has an error, or a file of it can't be
-// read. It always reopens the log file, which logrotate may have renamed.
+// read. It always reopens the log file, which logrotate may have renamed. One reload follows the
+// other.
 func (r *reloader) reload() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	now, warnings, err := config.Load(r.flags.configDir, os.Getenv)
 	if err = errors.Join(err, config.Broken(warnings)); err == nil {
 		err = r.flags.apply(now)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var changed, live []string
 	var use []func()
 	if err == nil {

@@ -234,7 +234,7 @@ func run(ctx context.Context, o *config.Options, f masterFlags, warnings []confi
 	defer stop(nil)
 	systemd := health.NewSystemd(log)
 	reload := &reloader{opts: o, inForce: o, flags: f, lines: lines, log: log, live: p.Reload}
-	go watchSignals(ctx, stop, systemd, reload, log)
+	go watchSignals(ctx, stop, systemd, reload, o.PidFile, log)
 	boundMemory(log)
 	err = p.Serve(ctx, reload.options, f.found, systemd, log)
 	if err := stopProfile(); err != nil {

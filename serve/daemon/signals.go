@@ -18,13 +18,29 @@ type signalError struct{ name string }
 
 func (e signalError) Error() string { return "received a " + e.name }
 
-// watchSignals ends the master on SIGTERM and SIGINT. On SIGHUP it reads the options again, on
+// watchSignals ends the master on SIGTERM and SIGINT. On SIGHUP it has the options read again, on
 // SIGUSR1 it writes all stacks to a file.
 func watchSignals(ctx context.Context, stop context.CancelCauseFunc, systemd *health.Systemd,
-	r *reloader, log *slog.Logger) {
+	r *reloader, pidfile string, log *slog.Logger) {
 	c := make(chan os.Signal, 4)
-	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
+	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1,
+		syscall.SIGUSR2)
 	defer signal.Stop(c)
+	// A reload may wait for a look-up (sdb://); no other signal waits for it. One more SIGHUP
+	// meanwhile means that the files have changed again.
+	hup := make(chan struct{}, 1)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hup:
+				done := systemd.Reloading()
+				r.reload()
+				done()
+			}
+		}
+	}()
 	for {
 		select {
 		case <-ctx.Done():
@@ -32,11 +48,14 @@ func watchSignals(ctx context.Context, stop context.CancelCauseFunc, systemd *he
 		case s := <-c:
 			switch s {
 			case syscall.SIGHUP:
-				done := systemd.Reloading()
-				r.reload()
-				done()
+				select {
+				case hup <- struct{}{}:
+				default:
+				}
 			case syscall.SIGUSR1:
 				dumpStacks(log)
+			case syscall.SIGUSR2: // Salt's master starts and stops its profiler yappi
+				log.Warn("SIGUSR2 does nothing here; SIGUSR1 writes all stacks")
 			default:
 				name := "SIGTERM"
 				if s == syscall.SIGINT {
@@ -52,6 +71,7 @@ func watchSignals(ctx context.Context, stop context.CancelCauseFunc, systemd *he
 					log.Error("stop took too long; what was acknowledged is on disk", "took",
 						stopTime)
 				}
+				removePidfile(pidfile)
 				os.Exit(0)
 			}
 		}

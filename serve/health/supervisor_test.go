@@ -134,6 +134,17 @@ func TestSystemd(t *testing.T) {
 		}
 	}
 	first("STATUS=joining", "EXTEND_TIMEOUT_USEC=60000000", "WATCHDOG=1")
+	s.Reloading()()
+	s.tell("STATUS=reloaded before it serves")
+	for said := false; !said; {
+		buf := make([]byte, 1000)
+		n, _, err := l.ReadFrom(buf)
+		if err != nil || strings.Contains(string(buf[:n]), "READY=1") ||
+			strings.Contains(string(buf[:n]), "RELOADING") {
+			t.Fatalf("it said %q (%v) before it serves", buf[:n], err)
+		}
+		said = strings.Contains(string(buf[:n]), "STATUS=reloaded")
+	}
 	close(serving)
 	for !heard("READY=1") {
 	}

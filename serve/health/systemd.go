@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -21,6 +22,7 @@ const (
 type Systemd struct {
 	log      *slog.Logger
 	watchdog time.Duration // 0 without WatchdogSec=
+	ready    atomic.Bool   // between READY=1 and STOPPING=1
 }
 
 // NewSystemd reads the environment that systemd gives a service.
@@ -34,14 +36,23 @@ func NewSystemd(log *slog.Logger) *Systemd {
 
 // Stopping says that an orderly stop has begun.
 func (s *Systemd) Stopping(why string) {
+	s.ready.Store(false)
 	s.tell(daemon.SdNotifyStopping + "\nSTATUS=stopping: " + why)
 }
 
-// Reloading says that a reload has begun; done says that it has ended.
+// Reloading says that a reload has begun; done says that it has ended. READY=1 ends one, so a
+// master that does not serve yet, or stops, says neither.
 func (s *Systemd) Reloading() (done func()) {
+	if !s.ready.Load() {
+		return func() {}
+	}
 	s.tell(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading,
 		monotonic().Microseconds()))
-	return func() { s.tell(daemon.SdNotifyReady) }
+	return func() {
+		if s.ready.Load() {
+			s.tell(daemon.SdNotifyReady)
+		}
+	}
 }
 
 // Run reports until ctx ends: STATUS= while the master starts, with more time to start as long as
@@ -67,6 +78,7 @@ func (s *Systemd) Run(ctx context.Context, serving <-chan struct{}, status func(
 			select {
 			case <-serving:
 				ready, text = true, text+daemon.SdNotifyReady+"\n"
+				s.ready.Store(true)
 			default:
 				if time.Since(extended) >= extendEvery && alive(ctx) == nil {
 					extended, text = time.Now(), fmt.Sprintf("%sEXTEND_TIMEOUT_USEC=%d\n", text,
