@@ -50,7 +50,7 @@ func each(before, expr, after string) (test func(string) bool, ok bool) {
 	b := NewBudget(regexBudget)
 	match, ok := compile(b, before, expr, after)
 	return func(s string) bool {
-		*b = Budget{left: regexBudget}
+		b.left, b.spent = regexBudget, false
 		return match(s)
 	}, ok
 }

@@ -269,22 +269,38 @@ func FuzzLinear(f *testing.F) {
 	})
 }
 
-// TestLateEnds: a match that ends long after its timeout, on a busy machine, leaves time for the
-// texts that follow.
+// TestLateEnds: a match that gets no processor until long after its timeout begins anew, and leaves
+// time for the texts that follow. One that uses a processor all the time does not.
 func TestLateEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(regexBudget)
+		begun := 0
 		late := func(timeout time.Duration) (bool, error) {
+			if begun++; begun == 3 {
+				return true, nil
+			}
 			time.Sleep(timeout + 10*time.Second)
 			return false, errSpent
 		}
-		if _, err := b.try(late); err == nil || !b.Spent() {
-			t.Fatalf("%v, spent %v", err, b.Spent())
+		if found, err := b.try(late); err != nil || !found || b.Spent() {
+			t.Errorf("after %d starts: %v, %v, spent %v", begun, found, err, b.Spent())
 		}
-		if b.left != regexBudget-regexTimeout {
-			t.Errorf("%v left of %v after a timeout of %v", b.left, regexBudget, regexTimeout)
+		if b.left <= regexBudget-regexTimeout {
+			t.Errorf("%v left of %v after timeouts of %v", b.left, regexBudget, regexTimeout)
 		}
+		begun = 0
+		busy := func(timeout time.Duration) (bool, error) {
+			for begun++; processorTime() < b.used+timeout; {
+			}
+			time.Sleep(timeout) // fake
+			return false, errSpent
+		}
+		b.left = 10 * time.Millisecond
+		if _, err := b.try(busy); err == nil || !b.Spent() || begun != 1 || b.left > 0 {
+			t.Errorf("after %d starts: %v, spent %v, %v left", begun, err, b.Spent(), b.left)
+		}
+		b.left = regexBudget
 		found, err := b.try(func(time.Duration) (bool, error) { return true, nil })
 		if err != nil || !found {
 			t.Errorf("the next text: %v, %v", found, err)
