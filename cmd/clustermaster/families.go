@@ -58,7 +58,7 @@ func (r *process) openFunctions() error {
 			return r.checkup.JSON(ctx, nonce, ids) // made after the functions
 		}),
 		runner.JobsAdoption(r.adoptJobs, o.CacheDir),
-		runner.Return(r.banks, localcache.Exporter{Options: settings.LocalCache(o), Jobs: r.jobs}, o.CacheDir),
+		runner.Return(r.banks, localcache.Exporter{Opts: settings.LocalCache(o), Jobs: r.jobs, Log: r.log}, o.CacheDir),
 		runner.Rescue(r.node),
 		runner.Backups(clusterview.Backups{Files: r.backupFiles}),
 		runner.Identity(clusterview.Identity{Node: r.node, HashType: o.HashType}),

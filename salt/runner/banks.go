@@ -24,7 +24,7 @@ type Banks interface {
 	Migrate(ctx context.Context, cachedir, bank string, dry bool) (keys map[string]int, failed int,
 		err error)
 	// Export writes such files; perBank is the layout of Salt 3008.
-	Export(ctx context.Context, cachedir string, perBank bool) (files map[string]int,
+	Export(ctx context.Context, cachedir string, perBank bool) (files map[string]int, failed int,
 		incomplete string, err error)
 }
 

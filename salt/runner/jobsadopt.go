@@ -54,7 +54,8 @@ Example:
 
 // JobsExport writes jobs as files of a Salt master.
 type JobsExport interface {
-	Export(ctx context.Context, since string) (jobs, returns int, incomplete string, err error)
+	Export(ctx context.Context, since string) (jobs, returns, failed int, incomplete string,
+		err error)
 }
 
 // Return is the function that writes caches and jobs as files of a Salt master below this master's
@@ -65,6 +66,7 @@ func Return(all Banks, jobs JobsExport, cachedir string) []Function {
 			function.Opt("since", "")},
 		Doc: `Write grains, pillar, mine, the other banks of the cache, and jobs with their returns as files of
 a Salt master, below this master's cachedir. Present files are replaced; returns stay as they are.
+"failed" counts values and returns that no file could be made for; the master's log has each.
 clustermaster migrate rollback calls it.
 
 release
@@ -82,11 +84,11 @@ Example:
 				return nil, fmt.Errorf("release is %q; say 3006, 3007 or 3008",
 					c.Text("release"))
 			}
-			files, incomplete, err := all.Export(ctx, cachedir, release == 3008)
+			files, failed, incomplete, err := all.Export(ctx, cachedir, release == 3008)
 			if err != nil {
 				return nil, err
 			}
-			n, returns, missing, err := jobs.Export(ctx, c.Text("since"))
+			n, returns, left, missing, err := jobs.Export(ctx, c.Text("since"))
 			if err != nil {
 				return nil, err
 			}
@@ -97,6 +99,7 @@ Example:
 			return value.Map{
 				{Key: "banks", Value: banks},
 				{Key: "jobs", Value: int64(n)}, {Key: "returns", Value: int64(returns)},
+				{Key: "failed", Value: int64(failed + left)},
 				{Key: "incomplete", Value: cmp.Or(incomplete, missing)},
 			}, nil
 		},

@@ -2,13 +2,14 @@ package cache
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"clustermaster/store/ringstore"
 	"clustermaster/value"
@@ -17,25 +18,25 @@ import (
 // Export writes all banks as files of a Salt master below cachedir, the opposite of Migrate. With
 // perBank minions' data lies as in Salt 3008: grains/ID.p, pillar/ID.p and mine/ID.p; else as in
 // 3006 and 3007: minions/ID/data.p and minions/ID/mine.p. A file there is replaced; files of keys
-// that are not here stay. It returns the files written per topmost bank, and what part of the ring
-// could not be read ("": none).
+// that are not here stay. It returns the files written per topmost bank, how many values no file
+// could be made for (the log has each), and what part of the ring could not be read ("": none).
 func (c *Cache) Export(ctx context.Context, cachedir string, perBank bool) (files map[string]int,
-	incomplete string, err error) {
+	failed int, incomplete string, err error) {
 	root, err := os.OpenRoot(cachedir) // no link leads outside
 	if err != nil {
-		return nil, "", fmt.Errorf("export: %w", err)
+		return nil, 0, "", fmt.Errorf("export: %w", err)
 	}
 	defer root.Close()
 	x := &export{cache: c, root: root, perBank: perBank, files: make(map[string]int)}
 	for _, kind := range minionBanks {
 		if err := x.minions(ctx, kind); err != nil {
-			return x.files, "", fmt.Errorf("export %s: %w", kind, err)
+			return x.files, x.failed, "", fmt.Errorf("export %s: %w", kind, err)
 		}
 	}
 	if err := x.operators(ctx); err != nil {
-		return x.files, "", fmt.Errorf("export banks: %w", err)
+		return x.files, x.failed, "", fmt.Errorf("export banks: %w", err)
 	}
-	return x.files, x.cover.String(), nil
+	return x.files, x.failed, x.cover.String(), nil
 }
 
 // export is one run of Export.
@@ -44,6 +45,7 @@ type export struct {
 	root    *os.Root
 	perBank bool
 	files   map[string]int
+	failed  int
 	cover   ringstore.Coverage
 }
 
@@ -74,9 +76,25 @@ func (x *export) minions(ctx context.Context, kind string) error {
 		} else {
 			err = x.perMinion(kind, key, val)
 		}
-		if err != nil {
+		if err = x.left(kind+"/"+key, err); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// left counts and logs a value that was not written, and returns an error that others would meet
+// too.
+func (x *export) left(name string, err error) error {
+	for _, every := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+		if errors.Is(err, every) {
+			return err
+		}
+	}
+	if err != nil {
+		x.failed++
+		x.cache.log.Error("value of the cache not written as a file", "cachedir", x.root.Name(), "key",
+			name, "err", err)
 	}
 	return nil
 }
@@ -92,10 +110,7 @@ func (x *export) perMinion(kind, key string, val any) error {
 	if kind == mineBank {
 		return x.write(bank, mineBank, val)
 	}
-	data, err := readValue(x.root, path.Join(bank, "data"+suffix))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
+	data, _ := readValue(x.root, path.Join(bank, "data"+suffix)) // a file that can't be read is replaced
 	m, _ := data.(value.Map)
 	return x.write(bank, "data", m.Set(kind, val))
 }
@@ -107,28 +122,32 @@ func (x *export) operators(ctx context.Context) error {
 			if r.Place == rootPlace || slices.Contains(noBanks, r.Place) {
 				return nil // Salt has no such bank
 			}
-			val, err := value.Unpack(r.Value)
-			if err != nil {
-				return fmt.Errorf("decode %s/%s: %w", r.Place, r.Name, err)
-			}
 			p := path.Join(r.Place, r.Name)
-			return x.write(path.Dir(p), path.Base(p), val)
+			val, err := value.Unpack(r.Value)
+			if err == nil {
+				err = x.write(path.Dir(p), path.Base(p), val)
+			}
+			return x.left(p, err)
 		})
 	x.note(cover)
 	return err
 }
 
-// write replaces the file of a key, so that a reader sees the old or the new one.
+// write replaces the file of a key, so that a reader sees the old or the new one. Minions choose a
+// part of the keys of pillars; as in Salt, a "/" in it makes folders.
 func (x *export) write(bank, key string, val any) error {
+	if slices.Contains(strings.Split(key+suffix, "/"), "..") {
+		return fmt.Errorf("key %q: %w", key, ErrOutside)
+	}
 	packed, err := value.PackNew(val)
 	if err != nil {
-		return fmt.Errorf("%s/%s: %w", bank, key, err)
-	}
-	if err := x.root.MkdirAll(bank, 0o700); err != nil {
 		return err
 	}
 	name := path.Join(bank, key+suffix)
-	fresh := path.Join(bank, ".new-"+strings.ReplaceAll(key, "/", "_"))
+	if err := x.root.MkdirAll(path.Dir(name), 0o700); err != nil {
+		return err
+	}
+	fresh := path.Join(bank, ".new-"+rand.Text())
 	if err := x.root.WriteFile(fresh, packed, 0o600); err != nil {
 		return err
 	}

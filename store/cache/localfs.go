@@ -99,8 +99,8 @@ func (c *Cache) take(ctx context.Context, root *os.Root, file, bank, key string)
 			return c.takeNew(ctx, mineBank, id, val)
 		}
 	}
-	if slices.Contains(minionBanks, bank) {
-		return c.takeNew(ctx, bank, key, val)
+	if kind, rest := minionKind(bank + "/" + key); kind != "" { // a pillarenv may have a "/"
+		return c.takeNew(ctx, kind, rest, val)
 	}
 	return c.Store(ctx, bank, key, val)
 }

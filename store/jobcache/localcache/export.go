@@ -2,6 +2,8 @@ package localcache
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"path/filepath"
 
 	"clustermaster/store/jobcache"
@@ -20,23 +22,24 @@ type All interface {
 
 // Exporter writes the jobs of the whole cluster.
 type Exporter struct {
-	Options Options
-	Jobs    All
+	Opts Options
+	Jobs All
+	Log  *slog.Logger
 }
 
 // Export writes jobs and their returns, those whose jid is not before since. Returns that are on
-// disk stay as they are. It counts what the files have now, and says what part of the ring could
-// not be read ("": none).
-func (x Exporter) Export(ctx context.Context, since string) (jobs, returns int, incomplete string,
-	err error) {
-	c, err := New(x.Options, Deps{})
+// disk stay as they are. It counts what the files have now and the returns that have no place there
+// (the log has each), and says what part of the ring could not be read ("": none).
+func (x Exporter) Export(ctx context.Context, since string) (jobs, returns, failed int,
+	incomplete string, err error) {
+	c, err := New(x.Opts, Deps{Log: x.Log})
 	if err != nil {
-		return 0, 0, "", err
+		return 0, 0, 0, "", err
 	}
 	all := x.Jobs
 	list, cover, err := all.Jobs(ctx)
 	if err != nil {
-		return 0, 0, "", err
+		return 0, 0, 0, "", err
 	}
 	for _, head := range list {
 		if head.JID < since || len(head.Load) == 0 {
@@ -44,27 +47,33 @@ func (x Exporter) Export(ctx context.Context, since string) (jobs, returns int, 
 		}
 		job, found, err := all.Job(ctx, head.JID)
 		if err != nil {
-			return jobs, returns, "", err
+			return jobs, returns, failed, "", err
 		}
 		if !found {
 			continue // it expired meanwhile
 		}
 		if err := c.write(job.JID, job.Load, job.Minions); err != nil {
-			return jobs, returns, "", err
+			return jobs, returns, failed, "", err
 		}
 		if job.EndTime != "" {
 			if err := replace(filepath.Join(c.folder(job.JID), endFile),
 				[]byte(job.EndTime)); err != nil {
-				return jobs, returns, "", err
+				return jobs, returns, failed, "", err
 			}
 		}
 		jobs++
 		if err := all.EachReturn(ctx, job.JID, func(id string, r jobcache.Return) error {
+			err := c.writeReturn(job.JID, id, r)
+			if errors.Is(err, errNoFolder) {
+				failed++
+				c.log.Error("return not written as a file", "jid", job.JID, "minion", id, "err", err)
+				return nil
+			}
 			returns++
-			return c.writeReturn(job.JID, id, r)
+			return err
 		}); err != nil {
-			return jobs, returns, "", err
+			return jobs, returns, failed, "", err
 		}
 	}
-	return jobs, returns, cover.String(), nil
+	return jobs, returns, failed, cover.String(), nil
 }

@@ -22,6 +22,10 @@ func TestExportIsReadBack(t *testing.T) {
 		if err := all.SaveLoad(ctx, id, load, []string{"web1", "web2"}); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := all.SaveReturn(ctx, id, ".web1", jobcache.Return{Return: pack(t, true)},
+			nil); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := all.SaveReturn(ctx, id, "web1", jobcache.Return{Return: pack(t, "größer"),
 			Retcode: pack(t, int64(3)), Out: "txt"}, nil); err != nil {
 			t.Fatal(err)
@@ -31,11 +35,11 @@ func TestExportIsReadBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	x := Exporter{Options{Dir: filepath.Join(dir, "jobs"), HashType: "sha256"}, all}
+	x := Exporter{Options{Dir: filepath.Join(dir, "jobs"), HashType: "sha256"}, all, nil}
 	for range 2 {
-		jobs, returns, incomplete, err := x.Export(ctx, "20260201")
-		if err != nil || jobs != 1 || returns != 1 || incomplete != "" {
-			t.Fatalf("%d jobs, %d returns, %q, %v", jobs, returns, incomplete, err)
+		jobs, returns, failed, incomplete, err := x.Export(ctx, "20260201")
+		if err != nil || jobs != 1 || returns != 1 || failed != 1 || incomplete != "" {
+			t.Fatalf("%d jobs, %d returns, %d not, %q, %v", jobs, returns, failed, incomplete, err)
 		}
 	}
 	again := jobcache.New(ringtest.Alone(t, ringstore.Options{}), 0, time.Now, nil)

@@ -170,10 +170,14 @@ func (c *Cache) folder(jid string) string {
 	return filepath.Join(c.opts.Dir, sum[:2], sum[2:])
 }
 
+// errNoFolder is the error of an id that Salt's clients would take for something else in a job's
+// folder.
+var errNoFolder = errors.New("has no folder")
+
 // writeReturn writes one return; an earlier one stays.
 func (c *Cache) writeReturn(jid, id string, r jobcache.Return) error {
 	if !wire.ValidID(id) || strings.HasPrefix(id, ".") {
-		return fmt.Errorf("id %q has no folder", id)
+		return fmt.Errorf("id %q %w", id, errNoFolder)
 	}
 	dir := filepath.Join(c.folder(jid), id)
 	if err := os.Mkdir(dir, 0o700); err != nil {
