@@ -207,7 +207,7 @@ var packages = map[string]arrows{
 	"store/ringstore/diskfs": {[]string{"store/seal"}, "file systems know no records"},
 	"statesync": {[]string{"cluster/fsm", "store/durable", "transport/pace", "value/fnmatch"},
 		"trees and blobs; who the peers are is told through an interface"},
-	"keystore": {[]string{"cluster/fsm", "serve/origin", "value", "wire"},
+	"keystore": {[]string{"cluster/fsm", "serve/origin", "store/durable", "value", "wire"},
 		"keys lie on the replicated state; no transport"},
 	"cluster": {[]string{"cluster/fsm", "cluster/level", "hashring",
 		"store/durable", "serve/origin", "store/seal", "test/knownbug", "transport/peer", "wire"},

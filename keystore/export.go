@@ -2,12 +2,14 @@ package keystore
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
+	"clustermaster/store/durable"
 )
 
 // JournalName is the file beside the key folders that lists the files that this program wrote, and
@@ -51,7 +54,10 @@ type Exporter struct {
 	journal *os.File
 	lines   int
 	index   uint64
-	synced  bool // the files were compared with all keys
+	synced  bool // the files were compared with all keys, and the journal lists them
+	again   bool // the journal could not be written: compare all once more
+	// owed are the ids whose files could not be brought up to date.
+	owed map[string]bool
 	// quiet is the time of minions/ at a look that left no file for later; zero: look again.
 	quiet time.Time
 }
@@ -64,7 +70,7 @@ func NewExporter(s *Store, dir string, founding func() bool, log *slog.Logger) (
 		log = slog.New(slog.DiscardHandler)
 	}
 	e := &Exporter{store: s, dir: dir, founding: founding, log: log.With("component", "keystore"),
-		ours: make(map[string]bool)}
+		ours: make(map[string]bool), owed: make(map[string]bool)}
 	for _, st := range States {
 		if err := os.MkdirAll(filepath.Join(dir, st.String()), 0o755); err != nil {
 			return nil, fmt.Errorf("open key export: %w", err)
@@ -117,8 +123,8 @@ func (e *Exporter) Follow(index uint64, c fsm.Change) {
 
 func (e *Exporter) sayFailed(err error) {
 	if err != nil {
-		e.log.Warn("keys not exported to files; salt-key and the masters work without the files", "dir",
-			e.dir, "err", err)
+		e.log.Warn("keys not exported to files; trying again; salt-key and the masters work without the files",
+			"dir", e.dir, "err", err)
 	}
 }
 
@@ -160,23 +166,86 @@ func (e *Exporter) export(index uint64, ids []string) error {
 	if !e.synced {
 		return nil // the comparison of everything comes first
 	}
-	var errs []error
+	e.index = index
+	var lines []string
+	synced := false
 	for _, id := range ids {
-		if keyName(id) {
-			errs = append(errs, e.adopt(id), e.write(id))
+		for _, name := range e.unlisted(id) {
+			lines = append(lines, "+"+name)
+			synced = synced || strings.HasPrefix(name, Accepted.String()+"/")
 		}
 	}
-	e.index = index
-	errs = append(errs, e.note("@", strconv.FormatUint(index, 10)))
-	if e.lines > compactAfter+4*len(e.ours) {
-		errs = append(errs, e.writeJournal())
+	if err := e.note(lines, synced); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	for _, line := range lines {
+		e.ours[line[1:]] = true
+	}
+	err := e.update(ids)
+	if e.synced && e.lines > compactAfter+4*len(e.ours) {
+		err = errors.Join(err, e.writeJournal())
+	}
+	return err
 }
 
-// write brings the files of an id up to date. The journal lists a file before it is written and
-// until it is deleted.
-func (e *Exporter) write(id string) error {
+// unlisted returns the files of an id that the journal lacks: those that it should have, and those
+// that a known id has, in whichever folder: the state decides over them.
+func (e *Exporter) unlisted(id string) (names []string) {
+	want := e.desired(id)
+	if !keyName(id) || len(want) == 0 {
+		return nil
+	}
+	for _, st := range States {
+		name := st.String() + "/" + id
+		if e.ours[name] {
+			continue
+		}
+		info, err := os.Lstat(filepath.Join(e.dir, name))
+		if _, wanted := want[st]; wanted || err == nil && info.Mode().IsRegular() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// update brings the files of ids up to date; the journal lists those that they should have. It
+// lists a file until its removal is on stable storage: one that came back without its line would be
+// a preseeded key.
+func (e *Exporter) update(ids []string) error {
+	var errs []error
+	var gone []string
+	synced := false
+	for _, id := range ids {
+		if !keyName(id) {
+			continue
+		}
+		removed, err := e.write(id)
+		for _, st := range removed {
+			gone = append(gone, st.String()+"/"+id)
+			synced = synced || st == Accepted
+		}
+		delete(e.owed, id)
+		if err != nil {
+			e.owed[id] = true
+			errs = append(errs, err)
+		}
+	}
+	if synced {
+		if err := durable.SyncDir(filepath.Join(e.dir, Accepted.String())); err != nil {
+			return errors.Join(append(errs, err)...) // the lines stay
+		}
+	}
+	lines := make([]string, 0, len(gone)+1)
+	for _, name := range gone {
+		delete(e.ours, name)
+		lines = append(lines, "-"+name)
+	}
+	lines = append(lines, "@"+strconv.FormatUint(e.index, 10))
+	return errors.Join(append(errs, e.note(lines, false))...)
+}
+
+// write brings the files of an id up to date and returns the folders from which it removed one.
+func (e *Exporter) write(id string) (removed []State, err error) {
 	want := e.desired(id)
 	for _, st := range States {
 		name := st.String() + "/" + id
@@ -186,34 +255,32 @@ func (e *Exporter) write(id string) error {
 				continue
 			}
 			if err := removeKeyFile(e.dir, st, id); err != nil {
-				return err
+				return removed, err
 			}
-			if err := e.note("-", name); err != nil {
-				return err
-			}
-			delete(e.ours, name)
+			removed = append(removed, st)
 			continue
 		}
 		if !e.ours[name] {
-			if err := e.note("+", name); err != nil {
-				return err
-			}
-			e.ours[name] = true
+			continue // it is wanted since a moment ago; its change comes next
 		}
 		if have, err := readKeyFile(filepath.Join(e.dir, name)); err == nil && have == pub {
 			continue
 		}
 		if err := writeKeyFile(e.dir, st, id, pub); err != nil {
-			return err
+			return removed, err
 		}
 	}
-	return nil
+	return removed, nil
 }
 
 // Sync compares all files with all keys.
 func (e *Exporter) Sync(index uint64) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.compare(index)
+}
+
+func (e *Exporter) compare(index uint64) error {
 	var ids []string
 	for name := range e.ours {
 		_, id, _ := strings.Cut(name, "/")
@@ -225,45 +292,39 @@ func (e *Exporter) Sync(index uint64) error {
 	}
 	ids = append(ids, e.store.node.State().DeniedIDs()...)
 	slices.Sort(ids)
-	var errs []error
-	for _, id := range slices.Compact(ids) {
-		if keyName(id) {
-			errs = append(errs, e.adopt(id), e.write(id))
+	ids = slices.Compact(ids)
+	for _, id := range ids {
+		for _, name := range e.unlisted(id) {
+			e.ours[name] = true
 		}
 	}
-	e.index, e.synced = index, true
-	errs = append(errs, e.writeJournal())
-	return errors.Join(errs...)
-}
-
-// adopt counts the files of a known id as this program's own, in whichever folder they are: the
-// state decides.
-func (e *Exporter) adopt(id string) error {
-	for _, st := range States {
-		name := st.String() + "/" + id
-		if e.ours[name] {
-			continue
-		}
-		info, err := os.Lstat(filepath.Join(e.dir, name))
-		if err != nil || !info.Mode().IsRegular() {
-			continue
-		}
-		if len(e.desired(id)) == 0 {
-			continue
-		}
-		e.ours[name] = true
-		if err := e.note("+", name); err != nil {
-			return err
-		}
+	e.index = index
+	// No file gets its name before the journal lists it on stable storage.
+	if err := e.writeJournal(); err != nil {
+		return err
 	}
-	return nil
+	return e.update(ids)
 }
 
-// Run imports preseeded keys until ctx ends.
+// retry repeats what could not be written.
+func (e *Exporter) retry() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.again {
+		return e.compare(e.store.node.State().AppliedIndex())
+	}
+	if !e.synced || len(e.owed) == 0 {
+		return nil
+	}
+	return e.update(slices.Sorted(maps.Keys(e.owed)))
+}
+
+// Run imports preseeded keys, and repeats what could not be written, until ctx ends.
 func (e *Exporter) Run(ctx context.Context) error {
 	tick := time.NewTicker(takeInEvery)
 	defer tick.Stop()
 	for {
+		e.sayFailed(e.retry())
 		if _, err := e.TakeIn(ctx); err != nil && ctx.Err() == nil {
 			e.log.Warn("keys in minions/ not accepted yet; trying again", "dir", e.dir,
 				"err", err)
@@ -355,13 +416,18 @@ func (e *Exporter) preseeded() ([]Key, error) {
 	return found, nil
 }
 
-// note appends a line to the journal.
-func (e *Exporter) note(op, what string) error {
-	if e.journal == nil {
-		return nil // Sync writes the journal as a whole at its end
+// note appends lines to the journal, with synced on stable storage.
+func (e *Exporter) note(lines []string, synced bool) error {
+	if len(lines) == 0 {
+		return nil
 	}
-	e.lines++
-	if _, err := e.journal.WriteString(op + what + "\n"); err != nil {
+	e.lines += len(lines)
+	_, err := e.journal.WriteString(strings.Join(lines, "\n") + "\n")
+	if err == nil && synced {
+		err = e.journal.Sync()
+	}
+	if err != nil {
+		e.synced, e.again = false, true // half a line may be there: the journal is written anew
 		return fmt.Errorf("write key export journal: %w", err)
 	}
 	return nil
@@ -383,6 +449,7 @@ func (e *Exporter) openJournal() error {
 // readJournal adds to ours the files that a journal lists.
 func readJournal(from io.Reader, ours map[string]bool) (index uint64, lines int, err error) {
 	sc := bufio.NewScanner(from)
+	sc.Split(wholeLine)
 	for ; sc.Scan(); lines++ {
 		line := sc.Text()
 		if len(line) < 2 {
@@ -394,11 +461,20 @@ func readJournal(from io.Reader, ours map[string]bool) (index uint64, lines int,
 		case '-':
 			delete(ours, line[1:])
 		case '@':
-			// a torn line counts as 0: compare everything
 			index, _ = strconv.ParseUint(line[1:], 10, 64)
 		}
 	}
 	return index, lines, sc.Err()
+}
+
+// wholeLine splits at line ends. A torn last line counts as none: its file has no name yet,
+// or is gone.
+func wholeLine(b []byte, _ bool) (int, []byte, error) {
+	end := bytes.IndexByte(b, '\n')
+	if end < 0 {
+		return 0, nil, nil
+	}
+	return end + 1, b[:end], nil
 }
 
 // CountExported counts the accepted keys that this program wrote into a pki directory.
@@ -423,8 +499,9 @@ func CountExported(dir string) (n int, err error) {
 	return n, nil
 }
 
-// writeJournal rewrites the journal without undone lines.
+// writeJournal rewrites the journal without undone lines, and puts it on stable storage.
 func (e *Exporter) writeJournal() error {
+	e.synced, e.again = false, true
 	f, err := os.CreateTemp(e.dir, ".new-*")
 	if err != nil {
 		return fmt.Errorf("write key export journal: %w", err)
@@ -447,5 +524,9 @@ func (e *Exporter) writeJournal() error {
 		_ = e.journal.Close() // replaced; its contents no longer count
 	}
 	e.journal, e.lines = f, len(e.ours)+1
+	if err := durable.SyncDir(e.dir); err != nil {
+		return fmt.Errorf("write key export journal: %w", err)
+	}
+	e.synced, e.again = true, false
 	return nil
 }

@@ -1,7 +1,10 @@
 package keystore_test
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -123,5 +126,89 @@ func TestJoinedAnew(t *testing.T) {
 	}
 	if got := accepted(t, dir); !slices.Equal(got, []string{"web1"}) {
 		t.Errorf("once it has joined: %q", got)
+	}
+}
+
+// TestNoFileWithoutItsLine: while the journal can't be written no key gets a file, because one that
+// no line names would be a preseeded key once its minion was deleted.
+func TestNoFileWithoutItsLine(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	s := store(t, g)
+	dir := t.TempDir()
+	journal := filepath.Join(dir, keystore.JournalName)
+	open := func() *keystore.Exporter {
+		e, err := keystore.NewExporter(s, dir, neverFounding, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	e := open()
+	has := func(when string, want ...string) {
+		t.Helper()
+		if got := accepted(t, dir); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	once, cancel := context.WithCancel(t.Context())
+	cancel() // Run tries once
+	if _, err := s.Import(t.Context(), []keystore.Key{{ID: "web1", State: keystore.Accepted,
+		Pub: pems()[0]}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(journal, "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	e.Follow(g.index, fsm.Change{Restored: true})
+	has("no journal")
+	if err := os.RemoveAll(journal); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Run(once); err != nil {
+		t.Fatal(err)
+	}
+	has("a journal again", "web1")
+	// A file that can't be written is tried again too, and holds up no other.
+	g.followed = e.Follow
+	blocked := filepath.Join(dir, "minions", "web2")
+	if err := os.MkdirAll(filepath.Join(blocked, "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Import(t.Context(), []keystore.Key{
+		{ID: "web2", State: keystore.Accepted, Pub: pems()[1]},
+		{ID: "web3", State: keystore.Accepted, Pub: pems()[1]}}); err != nil {
+		t.Fatal(err)
+	}
+	has("a file is blocked", "web1", "web3")
+	if err := errors.Join(os.RemoveAll(blocked), e.Run(once)); err != nil {
+		t.Fatal(err)
+	}
+	has("no file is blocked", "web1", "web2", "web3")
+	g.followed = nil
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// A kill or a full disk left half a line.
+	f, err := os.OpenFile(journal, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("-minions/web1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g.apply(&fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1", "web2", "web3"},
+		From: fsm.StateSet(fsm.KeyAccepted)})
+	e = open()
+	e.Follow(g.index, fsm.Change{Restored: true})
+	if n, err := e.TakeIn(t.Context()); n != 0 || err != nil {
+		t.Errorf("%d deleted keys came back, %v", n, err)
+	}
+	has("deleted")
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
