@@ -72,7 +72,7 @@ var packages = map[string]arrows{
 	"salt/runner": {[]string{"store/memory", "value/dateutil", "value/fnmatch", "salt/function", "value", "wire"},
 		"runner functions know no sockets and ask through interfaces of their own"},
 	"cluster/backup": {[]string{"cluster/fsm", "store/durable", "store/smallfile",
-		"store/jobcache", "value"}, "backups ask the cluster through an interface"},
+		"store/jobcache", "value", "wire"}, "backups ask the cluster through an interface"},
 	"serve/operator": {[]string{"serve/origin", "serve/unixsock", "salt/gather",
 		"serve/acl", "serve/auth", "value"},
 		"the socket translates; it neither renders nor decides"},

@@ -7,11 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"clustermaster/cluster/fsm"
 	"clustermaster/store/durable"
 	"clustermaster/store/jobcache"
+	"clustermaster/wire"
 )
 
 // Cluster is what backups need of the cluster; *cluster.Node is one.
@@ -36,6 +38,8 @@ type Files struct {
 	Refuse  func(what, dir string) error
 	Master  string // id of this master
 	Version string // its release
+	// RotateAESKey is the option rotate_aes_key.
+	RotateAESKey bool
 }
 
 // Summary is what a backup holds.
@@ -48,7 +52,11 @@ type Summary struct {
 	Jobs      int      // written or put back; 0 if they were not asked for
 	Bytes     int64    // of the file; 0 if it was read
 	Dropped   []string // ids whose keys are here now and not in the backup
-	Note      string   // what is not complete
+	Again     []string // ids with accepted keys in the backup that are not accepted here now
+	// tokens of external_auth: valid here now but not in the backup, and the other way round
+	TokensLost, TokensAgain int
+
+	Note string // what is not complete
 }
 
 // Backup writes a new file, with jobs also the job cache. The file is private and whole, or not
@@ -113,6 +121,48 @@ func summary(a About, keys int) Summary {
 	return v
 }
 
+// compare notes what a restore takes away and makes valid again. A cluster without keys is a new
+// one, where all of them come again.
+func (v *Summary) compare(present, saved fsm.Saved, now time.Time) {
+	kept := make(map[string]fsm.Key, len(saved.Keys))
+	for _, k := range saved.Keys {
+		kept[k.ID] = k
+	}
+	same := make(map[string]bool)
+	for _, k := range present.Keys {
+		old, in := kept[k.ID]
+		if !in {
+			v.Dropped = append(v.Dropped, k.ID)
+		}
+		if in && k.State == fsm.KeyAccepted && k.Pub == old.Pub {
+			same[k.ID] = true
+		}
+	}
+	for _, k := range saved.Keys {
+		if k.State == fsm.KeyAccepted && !same[k.ID] && len(present.Keys) > 0 {
+			v.Again = append(v.Again, k.ID)
+		}
+	}
+	slices.Sort(v.Again)
+	valid := make(map[[32]byte]bool)
+	for _, t := range saved.Tokens {
+		valid[t.Hash] = t.Expire.After(now)
+	}
+	for _, t := range present.Tokens {
+		if t.Expire.After(now) && !valid[t.Hash] {
+			v.TokensLost++
+		}
+		if t.Expire.After(now) {
+			delete(valid, t.Hash)
+		}
+	}
+	for _, is := range valid {
+		if is {
+			v.TokensAgain++
+		}
+	}
+}
+
 // Restore puts back what the file holds; with test it only says what that would be. The file is
 // read to its end before anything is put back.
 func (b *Files) Restore(ctx context.Context, path, passphrase string, jobs, test bool) (v Summary,
@@ -133,17 +183,16 @@ func (b *Files) Restore(ctx context.Context, path, passphrase string, jobs, test
 		return v, err
 	}
 	v = summary(r.About, len(r.State.Keys))
-	kept := make(map[string]bool, len(r.State.Keys))
-	for _, k := range r.State.Keys {
-		kept[k.ID] = true
-	}
-	present, _ := b.Cluster.State().Keys()
-	for _, k := range present {
-		if !kept[k.ID] {
-			v.Dropped = append(v.Dropped, k.ID)
-		}
-	}
+	v.compare(b.Cluster.State().Saved(), r.State, b.Cluster.Now())
 	if !test {
+		if b.RotateAESKey {
+			// Minions that the backup does not know, and those deleted since, may have its AES key.
+			key, err := wire.NewKey()
+			if err != nil {
+				return v, fmt.Errorf("make AES key: %w", err)
+			}
+			r.State.AES = key.String()
+		}
 		unconfirmed, err := b.Cluster.PutBack(ctx, r.State)
 		if err != nil {
 			return v, err

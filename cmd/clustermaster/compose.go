@@ -486,7 +486,7 @@ func (r *process) openOrders(ctx context.Context) {
 	})
 	r.functions = &orders.Functions{Life: ctx, NewJID: r.newJID, User: o.User}
 	r.backupFiles = &backup.Files{Cluster: r.node, Jobs: r.jobs, Refuse: r.disk.Refuse, Master: o.ID,
-		Version: Version}
+		Version: Version, RotateAESKey: o.RotateAESKey}
 }
 
 // openOperator opens the commands' socket, and those of Salt's own clients.

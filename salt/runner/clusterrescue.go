@@ -31,7 +31,11 @@ type BackupView struct {
 	Jobs      int      // written or restored; 0 if not requested
 	Bytes     int64    // of the file; 0 if it was read
 	Dropped   []string // ids whose keys exist now but not in the backup
-	Note      string   // what is missing; "" if it is complete
+	Again     []string // ids whose keys are accepted in the backup but not now
+	// tokens of external_auth that are valid now but not in the backup, and the other way round
+	TokensLost, TokensAgain int
+
+	Note string // what is missing; "" if it is complete
 }
 
 // ClusterBackups writes and reads files on the master asked. Paths are absolute.
@@ -82,7 +86,9 @@ Example:
 				function.Opt("test", false)),
 			Doc: `Restore a file of cluster.backup, on this cluster or on a new one: cluster key, session secrets
 and exactly those minion keys, so that minions go on without a new key. Members stay as they
-are. The whole file is checked first.
+are. The whole file is checked first. With rotate_aes_key, publications are sealed with a new AES
+key from then on. On a cluster that has keys, the answer names those that are dropped and those
+that are accepted again, and counts tokens that are lost or valid again.
 
 test
     True: only check the file and show what it contains
@@ -102,9 +108,12 @@ Example:
 				if v.Note != "" {
 					c.Warn(v.Note)
 				}
-				return append(value.Map{{Key: "restored", Value: !c.True("test")}},
-					append(v.rows(), value.Pair{Key: "keys_dropped",
-						Value: value.Texts(v.Dropped)})...), nil
+				out := append(value.Map{{Key: "restored", Value: !c.True("test")}}, v.rows()...)
+				return append(out,
+					value.Pair{Key: "keys_dropped", Value: value.Texts(v.Dropped)},
+					value.Pair{Key: "keys_accepted_again", Value: value.Texts(v.Again)},
+					value.Pair{Key: "tokens_lost", Value: int64(v.TokensLost)},
+					value.Pair{Key: "tokens_valid_again", Value: int64(v.TokensAgain)}), nil
 			},
 		},
 	}
