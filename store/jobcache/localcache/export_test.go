@@ -1,6 +1,7 @@
 package localcache
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -36,6 +37,13 @@ func TestExportIsReadBack(t *testing.T) {
 	}
 	dir := t.TempDir()
 	x := Exporter{Options{Dir: filepath.Join(dir, "jobs"), HashType: "sha256"}, all, nil}
+	c, err := New(x.Opts, Deps{})
+	if err == nil { // a write that failed, as on a full disk, left its folder
+		err = os.MkdirAll(filepath.Join(c.folder(jid), "web1"), 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		jobs, returns, failed, incomplete, err := x.Export(ctx, "20260201")
 		if err != nil || jobs != 1 || returns != 1 || failed != 1 || incomplete != "" {

@@ -180,10 +180,12 @@ func (c *Cache) writeReturn(jid, id string, r jobcache.Return) error {
 		return fmt.Errorf("id %q %w", id, errNoFolder)
 	}
 	dir := filepath.Join(c.folder(jid), id)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return nil
-		}
+	// return.p is written last; a folder alone is left of a write that failed.
+	info, err := os.Stat(filepath.Join(dir, returnFile))
+	if err == nil && info.Size() > 0 {
+		return nil
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	ret := value.Map{{Key: "return", Value: fresh(r.Return)}}
