@@ -31,8 +31,7 @@ type records interface {
 	Write(ctx context.Context, place string, puts ...ringstore.Put) ([]ringstore.Result, error)
 	Delete(ctx context.Context, space ringstore.Space, place string, names ...string) error
 	Get(ctx context.Context, k ringstore.Key) (rec ringstore.Record, found bool, err error)
-	List(ctx context.Context, space ringstore.Space, place,
-		prefix string) ([]ringstore.Record, error)
+	Names(ctx context.Context, space ringstore.Space, place, prefix string) ([]string, error)
 	Scan(ctx context.Context, space ringstore.Space, prefix string,
 		fn func(ringstore.Record) error) (ringstore.Coverage, error)
 }
@@ -172,13 +171,14 @@ func (c *Cache) List(ctx context.Context, bank string) (names []string, incomple
 		keys, cover, err := c.minions.Kept(ctx, p)
 		return keys, cover.String(), err
 	}
-	found, prefix, err := c.below(ctx, p)
+	place, prefix := bankPlace(p)
+	found, err := c.store.Names(ctx, ringstore.SpaceBanks, place, prefix)
 	if err != nil {
 		return nil, "", err
 	}
 	names = []string{}
-	for _, r := range found {
-		name, rest, deep := strings.Cut(strings.TrimPrefix(r.Name, prefix), "/")
+	for _, full := range found {
+		name, rest, deep := strings.Cut(strings.TrimPrefix(full, prefix), "/")
 		if deep && rest != "" {
 			name += "/" // marks a bank, as against a key of the same name
 		}
@@ -227,16 +227,13 @@ func (c *Cache) topmost(ctx context.Context) (names []string, incomplete string,
 	return entries(names), cover.String(), nil
 }
 
-// below returns the records of a bank and of the banks in it; prefix is the common start of their
-// names.
-func (c *Cache) below(ctx context.Context, bank string) (found []ringstore.Record, prefix string,
-	err error) {
+// bankPlace is the place of a bank, and how the names of all records in it begin.
+func bankPlace(bank string) (place, prefix string) {
 	place, rest, deep := strings.Cut(bank, "/")
 	if deep {
 		prefix = rest + "/"
 	}
-	found, err = c.store.List(ctx, ringstore.SpaceBanks, place, prefix)
-	return found, prefix, err
+	return place, prefix
 }
 
 // Flush removes a key; false means that it did not exist.
@@ -268,16 +265,13 @@ func (c *Cache) FlushBank(ctx context.Context, bank string) (bool, error) {
 	if slices.Contains(minionBanks, p) {
 		return c.dropMinions(ctx, p)
 	}
-	found, _, err := c.below(ctx, p)
+	place, prefix := bankPlace(p)
+	found, err := c.store.Names(ctx, ringstore.SpaceBanks, place, prefix)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
-	names := make([]string, len(found))
-	for i, r := range found {
-		names[i] = r.Name
-	}
-	for some := range slices.Chunk(names, deleteAtOnce) {
-		if err := c.store.Delete(ctx, ringstore.SpaceBanks, found[0].Place, some...); err != nil {
+	for some := range slices.Chunk(found, deleteAtOnce) {
+		if err := c.store.Delete(ctx, ringstore.SpaceBanks, place, some...); err != nil {
 			return false, fmt.Errorf("flush %s: %w", p, err)
 		}
 	}

@@ -88,6 +88,33 @@ func TestTree(t *testing.T) {
 	}
 }
 
+// TestLargeBanks: what is more than one answer can hold is listed and flushed.
+func TestLargeBanks(t *testing.T) {
+	t.Parallel()
+	store := ringtest.Alone(t, ringstore.Options{MaxList: 1 << 10})
+	data := miniondata.New(store, nil)
+	c, ctx := New(store, data, nil), t.Context()
+	large := value.Map{{Key: "f", Value: strings.Repeat("x", 800)}}
+	for _, k := range [][2]string{{"a", "1"}, {"a", "2"}, {"pillar", "web1"}, {"pillar", "web1:dev"},
+		{"grains", "web1"}} {
+		if err := c.Store(ctx, k[0], k[1], large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := list(t, c, "a"); got != "1 2" {
+		t.Errorf("listed: %q", got)
+	}
+	if ok, err := c.FlushBank(ctx, "a"); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	if err := data.Drop(ctx, "web1", false); err != nil {
+		t.Error(err)
+	}
+	if got := list(t, c, ""); got != "" {
+		t.Errorf("left: %q", got)
+	}
+}
+
 // TestPathsStayInside: no bank or key means anything outside, or the whole.
 func TestPathsStayInside(t *testing.T) {
 	t.Parallel()

@@ -420,16 +420,11 @@ func (d *Data) DropPillar(ctx context.Context, id string) error {
 // remove deletes the records of a minion whose names begin with prefix and that pick selects (nil:
 // all).
 func (d *Data) remove(ctx context.Context, id, prefix string, pick func(name string) bool) error {
-	list, err := d.store.List(ctx, ringstore.SpaceMinions, id, prefix)
+	names, err := d.store.Names(ctx, ringstore.SpaceMinions, id, prefix)
 	if err != nil {
 		return fmt.Errorf("read data of %q: %w", id, err)
 	}
-	var names []string
-	for _, r := range list {
-		if pick == nil || pick(r.Name) {
-			names = append(names, r.Name)
-		}
-	}
+	names = slices.DeleteFunc(names, func(name string) bool { return pick != nil && !pick(name) })
 	if len(names) == 0 {
 		return nil
 	}
