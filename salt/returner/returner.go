@@ -87,8 +87,9 @@ func New(d Deps, o Options) *Returners {
 	}
 	for _, name := range d.Box.Queues() {
 		if !strings.HasPrefix(name, outbox.Aside("")) && !r.has(name) {
-			d.Log.Warn("items wait for a returner that no option names; they stay until one does",
+			d.Log.Warn("items wait for a returner that no option names; they stay until one does, or others need the room",
 				"queue", name, "waiting", d.Box.Len(name))
+			d.Box.Spare(name)
 		}
 	}
 	return r

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,9 @@ var ErrFull = errors.New("the outbox is full")
 
 // DefaultSize is the default of Options.Size.
 const DefaultSize = 1 << 30
+
+// stepsOfSize is which part of the size becomes free when items give way.
+const stepsOfSize = 64
 
 // perItem is the cost of an item besides its content, in bytes.
 const perItem = 64
@@ -49,6 +53,7 @@ type Box struct {
 	db   *pebble.DB
 	opts Options
 	m    *metrics
+	log  *slog.Logger
 
 	// For syncs: the number of puts, and how many of them are on stable storage.
 	puts    atomic.Uint64
@@ -67,6 +72,7 @@ type queue struct {
 	count int
 	bytes int64
 	more  chan struct{} // holds a notice of new items
+	spare bool          // its items give way to those of other queues
 }
 
 // A key is a kind, the length of the queue's name, the name, and the place in eight bytes.
@@ -110,7 +116,7 @@ func Open(dir string, o Options, log *slog.Logger, reg prometheus.Registerer) (*
 	if err != nil {
 		return nil, fmt.Errorf("open outbox %s: %w", dir, err)
 	}
-	b := &Box{db: db, opts: o, queues: make(map[string]*queue), m: newMetrics(reg)}
+	b := &Box{db: db, opts: o, queues: make(map[string]*queue), m: newMetrics(reg), log: log}
 	if err := b.read(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), db.Close())
 	}
@@ -225,12 +231,85 @@ func (b *Box) room(size int64) error {
 		return pebble.ErrClosed
 	}
 	if b.bytes+size > b.opts.Size {
-		return ErrFull
+		if err := b.giveWay(size); err != nil {
+			return err
+		}
 	}
 	if b.opts.Room == nil {
 		return nil
 	}
 	return b.opts.Room()
+}
+
+// Spare lets the oldest items of a queue give way where there is no room for others. Items set
+// aside do so too, after those of spare queues.
+func (b *Box) Spare(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queue(name).spare = true
+}
+
+// giveWay makes room for so many bytes, or removes nothing.
+func (b *Box) giveWay(size int64) error {
+	var spare, aside []string
+	kept := b.bytes
+	for _, name := range slices.Sorted(maps.Keys(b.queues)) {
+		switch {
+		case b.queues[name].spare:
+			spare = append(spare, name)
+		case strings.HasPrefix(name, Aside("")):
+			aside = append(aside, name)
+		default:
+			continue
+		}
+		kept -= b.queues[name].bytes
+	}
+	if kept+size > b.opts.Size {
+		return ErrFull
+	}
+	// The log gets a line for each such step, so a step frees more than one item needs.
+	want := max(0, min(b.opts.Size-size, b.opts.Size-b.opts.Size/stepsOfSize))
+	for _, name := range append(spare, aside...) {
+		before := b.queues[name].count
+		for b.bytes > want && b.queues[name].count > 0 {
+			items, err := b.Peek(name, 0, 64, b.bytes-want)
+			if err != nil {
+				return err
+			}
+			if err := b.discard(name, items, b.bytes-want); err != nil {
+				return err
+			}
+		}
+		if n := before - b.queues[name].count; n > 0 {
+			b.m.refused.WithLabelValues(name).Add(float64(n))
+			b.log.Warn("waiting items were removed, because those of other returners need the room",
+				"component", "outbox", "queue", name, "n", n, "waiting", b.queues[name].count)
+		}
+	}
+	return nil
+}
+
+// discard removes the first items of a queue that have so many bytes. The caller holds mu.
+func (b *Box) discard(name string, items []Item, bytes int64) error {
+	batch := b.db.NewBatch()
+	defer batch.Close()
+	var size int64
+	for n, i := range items {
+		if size >= bytes {
+			items = items[:n]
+			break
+		}
+		size += int64(len(i.Value)) + perItem
+		if err := batch.Delete(itemKey(name, i.At), nil); err != nil {
+			return fmt.Errorf("take from queue %s: %w", name, err)
+		}
+	}
+	if err := batch.Commit(pebble.NoSync); err != nil {
+		return fmt.Errorf("take from queue %s: %w", name, err)
+	}
+	q := b.queue(name)
+	q.count, q.bytes, b.bytes = q.count-len(items), q.bytes-size, b.bytes-size
+	return nil
 }
 
 // Sync returns when everything put before is on stable storage. Concurrent callers share one write

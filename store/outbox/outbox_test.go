@@ -132,6 +132,45 @@ func TestBound(t *testing.T) {
 	}
 }
 
+// TestGiveWay: what waits for a returner that no option names, or was set aside, starves no other.
+func TestGiveWay(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "box")
+	o := Options{Size: 4 * (10 + perItem)}
+	ten := strings.Repeat("x", 9)
+	b := open(t, dir, o)
+	put(t, b, "b", "1"+ten)
+	items, err := b.Peek("b", 0, 1, 1<<20)
+	if err == nil {
+		err = b.SetAside("b", items...)
+	}
+	put(t, b, "a", "1"+ten, "2"+ten, "3"+ten)
+	if err := errors.Join(err, b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b = open(t, dir, o)
+	defer func() { _ = b.Close() }()
+	b.Spare("a")
+	for i, want := range []string{"2 3|1|2", "3|1|2 3", "|1|2 3 4", "||2 3 4 5", "||2 3 4 5"} {
+		err := b.Put("b", fmt.Appendf(nil, "%d%s", i+2, ten))
+		if full := i == 4; errors.Is(err, ErrFull) != full || !full && err != nil {
+			t.Errorf("item %d: %v", i, err)
+		}
+		got := texts(t, b, "a") + "|" + texts(t, b, Aside("b")) + "|" + texts(t, b, "b")
+		got = strings.ReplaceAll(got, ten, "")
+		if got != want {
+			t.Errorf("after item %d: %q, want %q", i, got, want)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = open(t, dir, o)
+	if b.Len("b") != 4 || len(b.Queues()) != 1 {
+		t.Errorf("opened again: %d, %q", b.Len("b"), b.Queues())
+	}
+}
+
 // TestPowerLoss loses power after each Sync. Everything put before is still there, in order.
 // Without the sync to the disk this fails.
 func TestPowerLoss(t *testing.T) {

@@ -149,8 +149,8 @@ func decode(b []byte, s *state) error {
 // Append adds a piece that begins at offset loc; loc 0 starts the file over. size is that of the
 // whole file, or negative if unknown: then after each piece the file counts as whole. Append
 // returns false for a piece that begins neither where an earlier one began nor where the last one
-// ended. A repeated piece replaces the earlier one and those after it, except in a whole file, which
-// stays whole until it is started over. The error is allotment.ErrSpent, or the store's.
+// ended. A repeated piece replaces the earlier one and those after it, except in a whole file,
+// which stays whole until it is started over. The error is allotment.ErrSpent, or the store's.
 func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, data []byte) (bool,
 	error) {
 	turn := &f.turns[xxhash.Sum64String(place(id, path))%uint64(len(f.turns))]
@@ -174,7 +174,7 @@ func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, da
 		return false, nil
 	}
 	if u.Name == s.Whole.Name && again && loc+int64(len(data)) < size {
-		return true, nil // a whole file has it already; without those after it, it would be none
+		return true, nil // a whole file has it already, and those after it
 	}
 	behind := upload{Name: u.Name} // pieces to remove; the piece itself is overwritten
 	if again {
