@@ -25,8 +25,8 @@ func (n *Node) Save(ctx context.Context) (fsm.Saved, uint64, error) {
 	if _, ok := n.state.Cluster(); !ok {
 		return fsm.Saved{}, 0, fmt.Errorf("save state: %w", ErrNotFounded)
 	}
-	index := n.state.AppliedIndex()
-	return n.state.Saved(), index, nil
+	saved, index := n.state.Saved()
+	return saved, index, nil
 }
 
 // PutBack restores what Save returned, here or on another cluster: the cluster key, the secrets of

@@ -183,7 +183,8 @@ func (b *Files) Restore(ctx context.Context, path, passphrase string, jobs, test
 		return v, err
 	}
 	v = summary(r.About, len(r.State.Keys))
-	v.compare(b.Cluster.State().Saved(), r.State, b.Cluster.Now())
+	present, _ := b.Cluster.State().Saved()
+	v.compare(present, r.State, b.Cluster.Now())
 	if !test {
 		if b.RotateAESKey {
 			// Minions that the backup does not know, and those deleted since, may have its AES key.

@@ -164,7 +164,7 @@ func TestAuditHasNoSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "THE-SECRET"
 	s := founded(t)
-	saved := s.Saved()
+	saved := savedOf(s)
 	saved.AES, saved.Session = secret, []byte(secret)
 	saved.Tokens = []fsm.Token{{Hash: [32]byte{9}, Owner: "pam/dave", Data: []byte(secret),
 		Expire: at.Add(time.Hour)}}

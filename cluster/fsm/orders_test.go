@@ -90,7 +90,7 @@ func TestRestoreBringsBackKeysAndSecrets(t *testing.T) {
 		{ID: "web1", State: fsm.KeyDenied, Pub: "3"},
 	}})
 	apply(t, s, &fsm.OfferKey{ID: "web3", Pub: "4", At: at})
-	saved := s.Saved()
+	saved := savedOf(s)
 	want, _ := s.Key("web1")
 
 	other := found()

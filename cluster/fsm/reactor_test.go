@@ -296,7 +296,7 @@ func TestReactorsAndScheduleComeBack(t *testing.T) {
 	}
 	apply(t, old, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: "only there", Last: at, At: at}})
 	apply(t, now, &fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Last: at.Add(time.Hour), At: at}})
-	parts, end := old.Saved().Split("token", at, 4000)
+	parts, end := savedOf(old).Split("token", at, 4000)
 	for _, p := range parts {
 		apply(t, now, p)
 	}

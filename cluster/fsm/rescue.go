@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"maps"
+	"sort"
 	"time"
 )
 
@@ -21,15 +22,24 @@ type Saved struct {
 	Tokens    []Token     `msgpack:"tokens,omitempty"`
 }
 
-// Saved returns the part of the state that a backup keeps.
-func (s *State) Saved() Saved {
-	keys, _ := s.Keys()
+// Saved returns the part of the state that a backup keeps, and the index that all of it is of.
+func (s *State) Saved() (Saved, uint64) {
+	out, index := s.saved()
+	sort.Slice(out.Keys, func(i, j int) bool { return out.Keys[i].ID < out.Keys[j].ID })
+	return out, index
+}
+
+func (s *State) saved() (out Saved, index uint64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	out := Saved{
+	out = Saved{
 		ClusterKey: s.cluster.ClusterKey, AES: string(s.aes.active.Secret),
 		Session: s.session.active.Secret,
-		Keys:    keys, Denied: maps.Clone(s.denied), Reactors: s.reactors,
+		Denied:  maps.Clone(s.denied), Reactors: s.reactors,
+	}
+	out.Keys = make([]Key, 0, len(s.keys))
+	for _, k := range s.keys {
+		out.Keys = append(out.Keys, *k)
 	}
 	for _, name := range sortedNames(s.scheduled) {
 		e := s.scheduled[name]
@@ -42,7 +52,7 @@ func (s *State) Saved() Saved {
 	for _, t := range sortedTokens(s.tokens) {
 		out.Tokens = append(out.Tokens, *t)
 	}
-	return out
+	return out, s.applied
 }
 
 // Restore restores a backup: the cluster key, the secrets of minions' sessions, exactly the keys of

@@ -2,9 +2,12 @@ package fsm_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +32,7 @@ func backedUp(t testing.TB) fsm.Saved {
 	for i := range 12 {
 		s.Apply(uint64(5+i), put(byte(i+1), "file/carol", at.Add(time.Hour)))
 	}
-	return s.Saved()
+	return savedOf(s)
 }
 
 // elsewhere is a state that the backup is not of.
@@ -52,7 +55,7 @@ func TestRestoreInParts(t *testing.T) {
 		t.Fatalf("%d parts, %d at the end", len(parts), end.Parts)
 	}
 	s := elsewhere(t)
-	before := s.Saved()
+	before := savedOf(s)
 	for i, p := range parts {
 		if b, err := fsm.Encode(p); err != nil || len(b) > limit {
 			t.Errorf("part %d has %d bytes, %v", i, len(b), err)
@@ -67,7 +70,7 @@ func TestRestoreInParts(t *testing.T) {
 			!bytes.Equal(snapshot(t, s), was) {
 			t.Errorf("a repeat of part %d: %+v", i, r)
 		}
-		if !reflect.DeepEqual(s.Saved(), before) {
+		if !reflect.DeepEqual(savedOf(s), before) {
 			t.Errorf("something came back with part %d", i)
 		}
 		if s = rebuilt(t, s); !bytes.Equal(snapshot(t, s), was) {
@@ -116,7 +119,7 @@ func TestRestoreInPartsIsAllOrNothing(t *testing.T) {
 			Keys: saved.Keys}}, fsm.RefusedInvalid},
 	} {
 		s := elsewhere(t)
-		before := s.Saved()
+		before := savedOf(s)
 		var last fsm.Result
 		for i, c := range tt.commands {
 			last, _ = s.Apply(uint64(10+i), through(t, c))
@@ -124,7 +127,7 @@ func TestRestoreInPartsIsAllOrNothing(t *testing.T) {
 		if last.Refused != tt.refused || last.Changed {
 			t.Errorf("%s: %+v, want %q", tt.name, last, tt.refused)
 		}
-		if !reflect.DeepEqual(s.Saved(), before) {
+		if !reflect.DeepEqual(savedOf(s), before) {
 			t.Errorf("%s: something came back", tt.name)
 		}
 		s.Apply(90, nothing)
@@ -135,4 +138,45 @@ func TestRestoreInPartsIsAllOrNothing(t *testing.T) {
 	if r, _ := fsm.New().Apply(1, parts[0]); r.Refused != fsm.RefusedNotFounded {
 		t.Errorf("before founding: %+v", r)
 	}
+}
+
+func savedOf(s *fsm.State) fsm.Saved {
+	saved, _ := s.Saved()
+	return saved
+}
+
+// TestSavedIsOfOneIndex: what a backup keeps is the state of its index, whatever is applied
+// meanwhile.
+func TestSavedIsOfOneIndex(t *testing.T) {
+	t.Parallel()
+	s := elsewhere(t)
+	first := s.AppliedIndex() + 1
+	ids := []string{"x"}
+	key := func(state fsm.KeyState) *fsm.ImportKeys {
+		return &fsm.ImportKeys{Keys: []fsm.Key{{ID: "x", Pub: "pub", State: state}}}
+	}
+	cycle := []fsm.Command{key(fsm.KeyDenied),
+		&fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: ids, From: fsm.StateSet(fsm.KeyAccepted)},
+		&fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: ids, From: fsm.StateSet(fsm.KeyDenied)}}
+	s.Apply(first, key(fsm.KeyAccepted))
+	var applier sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	applier.Go(func() {
+		for i := uint64(0); ctx.Err() == nil; i++ {
+			s.Apply(first+1+i, cycle[i%3])
+		}
+	})
+	for seen := uint64(0); seen < first+3000; {
+		var saved fsm.Saved
+		saved, seen = s.Saved()
+		accepted := slices.ContainsFunc(saved.Keys, func(k fsm.Key) bool { return k.ID == "x" })
+		denied := len(saved.Denied["x"]) > 0
+		after := (seen - first) % 3 // 0: accepted, 1: both, 2: denied
+		if accepted != (after < 2) || denied != (after > 0) {
+			t.Errorf("at index %d, %d of the cycle: accepted %t, denied %t", seen, after, accepted, denied)
+			break
+		}
+	}
+	cancel()
+	applier.Wait()
 }

@@ -109,7 +109,7 @@ func TestTokensOfABackup(t *testing.T) {
 	s := founded(t)
 	s.Apply(2, put(1, "file/carol", at.Add(time.Second)))
 	s.Apply(3, put(2, "file/dave", at.Add(time.Hour)))
-	saved := s.Saved()
+	saved := savedOf(s)
 	if len(saved.Tokens) != 2 {
 		t.Fatalf("%d tokens in the backup", len(saved.Tokens))
 	}

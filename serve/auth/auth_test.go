@@ -183,7 +183,8 @@ func TestTokens(t *testing.T) {
 			allowed(t, id) != "test.ping test.version saltutil.find_job runner" {
 			t.Errorf("by token: %+v, %v", id, err)
 		}
-		for _, s := range tokens.s.Saved().Tokens {
+		saved, _ := tokens.s.Saved()
+		for _, s := range saved.Tokens {
 			if strings.Contains(string(s.Data), text) || strings.Contains(string(s.Hash[:]), text) {
 				t.Error("the state has the token's text")
 			}
