@@ -78,7 +78,7 @@ var Limits = []Limit{
 	{"State.offered", maxKeys, "sources of pending keys", BeyondCaller, ""},
 	{"State.release", maxID, "bytes in the name of a release", BeyondRefused, ""},
 	{"State.git", maxGitMirrors, "git repositories", BeyondRefused,
-		"remove remotes that are not needed"},
+		"use remotes that it had before, or restore a backup on a new cluster"},
 	{"audits.list", keptAudits, "records in one list of the audit trail", BeyondOldest, ""},
 	{"denied.list", maxDeniedPerID, "denied keys of one minion", BeyondOldest, ""},
 	{"epochs.old", maxOld, "former keys of one kind", BeyondOldest, ""},
