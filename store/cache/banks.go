@@ -168,8 +168,12 @@ func (c *Cache) List(ctx context.Context, bank string) (names []string, incomple
 		return c.topmost(ctx)
 	}
 	if slices.Contains(minionBanks, p) {
-		keys, cover, err := c.minions.Kept(ctx, p)
-		return keys, cover.String(), err
+		names = []string{}
+		cover, err := c.minions.Kept(ctx, p, func(id, env string) {
+			names = append(names, minionKey(id, env))
+		})
+		slices.Sort(names)
+		return names, cover.String(), err
 	}
 	place, prefix := bankPlace(p)
 	found, err := c.store.Names(ctx, ringstore.SpaceBanks, place, prefix)
@@ -213,14 +217,15 @@ func (c *Cache) topmost(ctx context.Context) (names []string, incomplete string,
 		return nil, "", fmt.Errorf("list banks: %w", err)
 	}
 	for _, kind := range minionBanks {
-		keys, of, err := c.minions.Kept(ctx, kind)
+		some := false
+		of, err := c.minions.Kept(ctx, kind, func(string, string) { some = true })
 		if err != nil {
 			return nil, "", err
 		}
 		if of.Incomplete > cover.Incomplete {
 			cover = of
 		}
-		if len(keys) > 0 {
+		if some {
 			names = append(names, kind+"/")
 		}
 	}

@@ -58,13 +58,18 @@ func (x *export) note(c ringstore.Coverage) {
 
 // minions writes one kind of minions' data.
 func (x *export) minions(ctx context.Context, kind string) error {
-	keys, cover, err := x.cache.minions.Kept(ctx, kind)
+	var keys [][2]string
+	cover, err := x.cache.minions.Kept(ctx, kind, func(id, env string) {
+		keys = append(keys, [2]string{id, env})
+	})
 	if err != nil {
 		return err
 	}
 	x.note(cover)
-	for _, key := range keys {
-		val, found, err := x.cache.getMinion(ctx, kind, key)
+	for _, k := range keys {
+		id, env := k[0], k[1]
+		key := minionKey(id, env)
+		val, found, err := x.cache.getOf(ctx, kind, id, env)
 		if err != nil {
 			return err
 		}
@@ -74,7 +79,7 @@ func (x *export) minions(ctx context.Context, kind string) error {
 		if x.perBank {
 			err = x.write(kind, key, val)
 		} else {
-			err = x.perMinion(kind, key, val)
+			err = x.perMinion(kind, id, env, val)
 		}
 		if err = x.left(kind+"/"+key, err); err != nil {
 			return err
@@ -101,10 +106,9 @@ func (x *export) left(name string, err error) error {
 
 // perMinion writes into a minion's own bank, where grains and pillar share a file. Salt up to 3007
 // keeps no pillar of another pillarenv.
-func (x *export) perMinion(kind, key string, val any) error {
-	id, env, err := minionOf(kind, key)
-	if err != nil || env != "" {
-		return err
+func (x *export) perMinion(kind, id, env string, val any) error {
+	if env != "" {
+		return nil
 	}
 	bank := "minions/" + id
 	if kind == mineBank {

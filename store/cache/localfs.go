@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"clustermaster/value"
+	"clustermaster/wire"
 )
 
 // suffix ends the names of the files in which Salt's driver localfs keeps values.
@@ -96,11 +97,15 @@ func (c *Cache) take(ctx context.Context, root *os.Root, file, bank, key string)
 			return errors.Join(c.takeMinion(ctx, grainsBank, id, m),
 				c.takeMinion(ctx, pillarBank, id, m))
 		case mineBank:
-			return c.takeNew(ctx, mineBank, id, val)
+			return c.takeNew(ctx, mineBank, id, "", val)
 		}
 	}
 	if kind, rest := minionKind(bank + "/" + key); kind != "" { // a pillarenv may have a "/"
-		return c.takeNew(ctx, kind, rest, val)
+		id, env, err := c.minionOf(ctx, kind, rest)
+		if err != nil {
+			return err
+		}
+		return c.takeNew(ctx, kind, id, env, val)
 	}
 	return c.Store(ctx, bank, key, val)
 }
@@ -110,16 +115,19 @@ func (c *Cache) takeMinion(ctx context.Context, kind, id string, data value.Map)
 	if !ok {
 		return nil
 	}
-	return c.takeNew(ctx, kind, id, val)
+	return c.takeNew(ctx, kind, id, "", val)
 }
 
 // takeNew stores minions' data that is not stored yet.
-func (c *Cache) takeNew(ctx context.Context, kind, key string, val any) error {
-	_, found, err := c.getMinion(ctx, kind, key)
+func (c *Cache) takeNew(ctx context.Context, kind, id, env string, val any) error {
+	if !wire.ValidID(id) {
+		return fmt.Errorf("%q is %w", id, errNoMinion)
+	}
+	_, found, err := c.getOf(ctx, kind, id, env)
 	if err != nil || found {
 		return err
 	}
-	return c.storeMinion(ctx, kind, key, val)
+	return c.storeOf(ctx, kind, id, env, val)
 }
 
 func readValue(root *os.Root, file string) (any, error) {
