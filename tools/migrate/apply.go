@@ -759,9 +759,9 @@ func (m *migration) returnData(ctx context.Context, j *journal, o *config.Option
 		release, _ = strconv.Atoi(found)
 	}
 	var done struct {
-		Banks         map[string]int
-		Jobs, Returns int
-		Incomplete    string
+		Banks                 map[string]int
+		Jobs, Returns, Failed int
+		Incomplete            string
 	}
 	const day = 24 * time.Hour // jids are in the local time of the machine that made them
 	if _, err := cli.Query(ctx, os.Getenv, m.dir, &done, "cluster.return_to_salt",
@@ -775,6 +775,9 @@ func (m *migration) returnData(ctx context.Context, j *journal, o *config.Option
 	}
 	m.say("wrote    files of caches (%s) and %d jobs with %d returns",
 		strings.Join(banks, ", "), done.Jobs, done.Returns)
+	if done.Failed > 0 {
+		m.say("note     no file could be made for %d values and returns; this master's log names them", done.Failed)
+	}
 	if done.Incomplete != "" {
 		m.say("note     %s", done.Incomplete)
 	}
