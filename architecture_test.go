@@ -37,7 +37,7 @@ var packages = map[string]arrows{
 	"tools/status": {[]string{"salt/cli"},
 		"pages about a cluster are made of what salt-run prints"},
 	"lb":           {nil, "the balancer's configuration, a leaf"},
-	"store/memory": {nil, "a bound, a leaf"},
+	"store/memory": {[]string{"value"}, "a bound; what is bounded is known elsewhere"},
 	"tools/dev": {[]string{"config/saltlog", "lb", "tools/simminion"},
 		"the playground starts processes and simulated minions; it has no part of a master"},
 	"tools/bench": {[]string{"tools/figure", "salt/gather", "serve/operator",

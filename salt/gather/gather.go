@@ -119,9 +119,9 @@ type Options struct {
 	// SyndicWait is how long minions behind syndics may still report, also if the target matches no
 	// other minion; 0: there are no syndics.
 	SyndicWait time.Duration
-	// Hold counts the bytes of each return before it is passed on; its error ends the gathering.
+	// Hold counts each return, still packed, before it is passed on; its error ends the gathering.
 	// Callers that keep all returns bound them so. nil: there may be any number.
-	Hold func(bytes int64) error
+	Hold func(packed []byte) error
 }
 
 // hold counts a return of a job.
@@ -129,7 +129,7 @@ func (o Options) hold(jid string, r Return) error {
 	if o.Hold == nil {
 		return nil
 	}
-	if err := o.Hold(int64(len(r.Return))); err != nil {
+	if err := o.Hold(r.Return); err != nil {
 		return fmt.Errorf("the minions returned for job %s %w", jid, err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sort"
 
 	"clustermaster/salt/function"
 	"clustermaster/store/memory"
@@ -86,6 +85,42 @@ type Resolver interface {
 // untargeted ends the note on minion data that could not be read.
 const untargeted = "; minions whose grains or pillar are kept by masters that can't be reached are not targeted"
 
+// cached reads one kind of a minion's data.
+type cached func(ctx context.Context, id string) (value.Map, bool, error)
+
+// of reads the data of a target's minions, sorted, as far as memory allows.
+func (get cached) of(ctx context.Context, c *Call, targets Resolver, tgt any,
+	tgtType string) (value.Map, error) {
+	ret := value.Map{}
+	var held memory.Answer
+	var packed []byte
+	err := eachTarget(ctx, c, targets, tgt, tgtType, func(id string) error {
+		m, _, err := get(ctx, id)
+		if err == nil {
+			packed, err = value.AppendPack(packed[:0], m)
+		}
+		if err != nil {
+			return fmt.Errorf("read cache of minion %s: %w", id, err)
+		}
+		if err := held.Keep(packed); err != nil {
+			return fmt.Errorf("the data of these minions is %w", err)
+		}
+		ret = append(ret, value.Pair{Key: id, Value: append(value.Map{}, m...)})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ret, nil
+}
+
+// having is of for a glob, without the minions that have no data.
+func (get cached) having(ctx context.Context, c *Call, targets Resolver, glob any) (value.Map,
+	error) {
+	ret, err := get.of(ctx, c, targets, glob, "glob")
+	return slices.DeleteFunc(ret, func(p value.Pair) bool { return !value.Truth(p.Value) }), err
+}
+
 // CacheFamily is the reading part of the family cache.
 func CacheFamily(data MinionData, targets Resolver) []Function {
 	doc := func(what string) string {
@@ -93,47 +128,16 @@ func CacheFamily(data MinionData, targets Resolver) []Function {
 			" of minions.\n\ntgt, tgt_type\n    The target.\n\nExample:\n\n    salt-run cache." +
 			what + " 'web*'"
 	}
-	type reading = func(context.Context, string) (value.Map, bool, error)
-	targeted := func(ctx context.Context, c *Call, tgtType string, tgt any, get reading) (value.Map,
-		error) {
-		ids, incomplete, err := targets.Resolve(ctx, tgtType, tgt)
-		if err != nil {
-			return nil, err
-		}
-		if incomplete != "" {
-			c.Warn(incomplete + untargeted)
-		}
-		sort.Strings(ids)
-		ret := value.Map{}
-		var held memory.Answer
-		var packed []byte
-		for _, id := range ids {
-			m, _, err := get(ctx, id)
-			if err == nil {
-				packed, err = value.AppendPack(packed[:0], m)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("read cache of minion %s: %w", id, err)
-			}
-			if err := held.Hold(int64(len(packed))); err != nil {
-				return nil, fmt.Errorf("the data of these minions is %w", err)
-			}
-			ret = append(ret, value.Pair{Key: id, Value: append(value.Map{}, m...)})
-		}
-		return ret, nil
-	}
-	read := func(get reading) func(context.Context, *Call) (any, error) {
+	read := func(get cached) func(context.Context, *Call) (any, error) {
 		return func(ctx context.Context, c *Call) (any, error) {
-			return targeted(ctx, c, c.Text("tgt_type"), c.Arg("tgt"), get)
+			return get.of(ctx, c, targets, c.Arg("tgt"), c.Text("tgt_type"))
 		}
 	}
 	pillar := func(ctx context.Context, c *Call) (any, error) {
 		if value.Truth(c.Arg("tgt")) {
-			return targeted(ctx, c, c.Text("tgt_type"), c.Arg("tgt"), data.Pillar)
+			return read(data.Pillar)(ctx, c)
 		}
-		// As in Salt, without a target only the minions with data are listed.
-		ret, err := targeted(ctx, c, "glob", "*", data.Pillar)
-		return slices.DeleteFunc(ret, func(p value.Pair) bool { return !value.Truth(p.Value) }), err
+		return cached(data.Pillar).having(ctx, c, targets, "*") // as in Salt
 	}
 	all := []function.Param{function.Opt("tgt", "*"), function.Opt("tgt_type", "glob")}
 	return []Function{

@@ -75,15 +75,10 @@ Example:
 
     salt-run pillar.show_pillar_cache 'web*'`,
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				out := value.Map{}
-				return out, eachTarget(ctx, c, targets, c.Arg("minion"), "glob",
-					func(id string) error {
-						m, found, err := maker.Kept(ctx, id, c.Text("pillarenv"))
-						if found && len(m) > 0 {
-							out = append(out, value.Pair{Key: id, Value: m})
-						}
-						return err
-					})
+				kept := func(ctx context.Context, id string) (value.Map, bool, error) {
+					return maker.Kept(ctx, id, c.Text("pillarenv"))
+				}
+				return cached(kept).having(ctx, c, targets, c.Arg("minion"))
 			}},
 		{Name: "pillar.clear_pillar_cache", Params: []function.Param{function.Opt("minion", "*"),
 			function.Opt("pillarenv", nil)}, VarKwargs: true,

@@ -68,7 +68,7 @@ func (m minions) run(ctx context.Context, j job) ([]answer, error) {
 func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Options) (out []answer,
 	jid string, err error) {
 	var held memory.Answer
-	o.Hold = held.Hold
+	o.Hold = held.Keep
 	s, err := gather.Run(ctx, m.d.Minions, p, o, func(id string, r gather.Return) {
 		out = append(out, answer{id: id, ret: returned(r), retcode: r.Code()})
 	})
@@ -98,7 +98,7 @@ func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Op
 	var out []answer
 	var ping gather.Published
 	var held memory.Answer
-	o.Hold = held.Hold
+	o.Hold = held.Keep
 	b := gather.Batch{
 		Job: p, Size: value.Str(j.batch), Failhard: j.failhard, Options: o,
 		Fire: m.d.Fire, User: m.d.User,

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"clustermaster/serve/event"
+	"clustermaster/store/memory"
 	"clustermaster/test/logtest"
 	"clustermaster/value"
 	"clustermaster/wire"
@@ -759,6 +762,22 @@ func TestMineUnread(t *testing.T) {
 	cancel()
 	if err := ask(over); !errors.Is(err, errBusyTargets) {
 		t.Errorf("without a turn: %v", err)
+	}
+}
+
+// TestMineGetDecodes: a runner gets decoded values, which count as such.
+func TestMineGetDecodes(t *testing.T) {
+	k := newKit(t, nil)
+	k.accept("m1")
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20)) // 4 MB of an answer
+	dense := slices.Repeat([]any{[]any{}}, 500_000)
+	k.data.mines["m1"] = dict("dense", dense, "thin", []any{})
+	if got, err := k.MineGet(t.Context(), "", "m1", "thin", "glob"); err != nil || len(got) != 1 {
+		t.Errorf("small: %v, %v", got, err)
+	}
+	var refused *memory.AnswerError
+	if _, err := k.MineGet(t.Context(), "", "m1", "dense", "glob"); !errors.As(err, &refused) {
+		t.Errorf("large once decoded: %v", err)
 	}
 }
 

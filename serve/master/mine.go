@@ -127,26 +127,33 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any,
 	tgtType string) (value.Map, error) {
 	var held memory.Answer
-	found, err := m.mineGetIn(ctx, nil, func(n int64) error {
+	hold := func(n int64) error {
 		if err := held.Hold(n); err != nil {
 			return fmt.Errorf("the mine values are %w", err)
 		}
 		return nil
-	}, asking, tgt, fun, tgtType)
-	if err == nil {
-		err = decodeMine(found)
 	}
-	return found, err
+	found, err := m.mineGetIn(ctx, nil, hold, asking, tgt, fun, tgtType)
+	if err == nil {
+		err = decodeMine(found, hold)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
-// decodeMine replaces the packed values of a result of mineGetIn.
-func decodeMine(found value.Map) (err error) {
+// decodeMine replaces the packed values of a result of mineGetIn, whose bytes hold has counted.
+func decodeMine(found value.Map, hold func(int64) error) (err error) {
 	for i, p := range found {
 		switch v := p.Value.(type) {
 		case value.Map:
-			err = decodeMine(v)
+			err = decodeMine(v, hold)
 		case value.Raw:
 			found[i].Value = nil // of an envelope without data
+			if err := hold(memory.Size(v) - int64(len(v))); err != nil {
+				return err
+			}
 			if len(v) > 0 {
 				found[i].Value, err = v.Unpack()
 			}

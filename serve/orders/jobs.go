@@ -276,7 +276,7 @@ func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
 	}
 	var held memory.Answer
 	opts := gather.Options{Timeout: a.Timeout, GatherJobTimeout: a.Gather, SyndicWait: j.d.SyndicWait,
-		Hold: held.Hold}
+		Hold: held.Keep}
 	if opts.Timeout <= 0 {
 		opts.Timeout = j.d.Timeout
 	}

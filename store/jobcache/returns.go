@@ -107,7 +107,7 @@ func (c *Cache) Returns(ctx context.Context, jid string) (map[string]Return, err
 	out := map[string]Return{}
 	var held memory.Answer
 	err := c.EachReturn(ctx, jid, func(id string, r Return) error {
-		if err := held.Hold(r.Size()); err != nil {
+		if err := held.Hold(r.decoded()); err != nil {
 			return fmt.Errorf("the minions returned for job %s %w", jid, err)
 		}
 		out[id] = r
@@ -122,6 +122,12 @@ func (c *Cache) Returns(ctx context.Context, jid string) (map[string]Return, err
 // Size is how many bytes a return has.
 func (r Return) Size() int64 {
 	return int64(len(r.Return) + len(r.FunArgs) + len(r.Retcode) + len(r.Success))
+}
+
+// decoded is what a return counts once its values are decoded.
+func (r Return) decoded() int64 {
+	return memory.Size(r.Return) + memory.Size(r.Retcode) + memory.Size(r.Success) +
+		int64(len(r.FunArgs))
 }
 
 // unpack decodes a stored return.

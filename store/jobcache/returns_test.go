@@ -4,12 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 
+	"clustermaster/store/memory"
 	"clustermaster/store/ringstore"
 )
+
+// TestReturnsCountDecoded: returns are refused for what they take once they are decoded.
+func TestReturnsCountDecoded(t *testing.T) {
+	c := open(t, 86400)
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20)) // 4 MB of an answer
+	for _, id := range []string{"web1", "web2"} {
+		if _, err := c.SaveReturn(c.ctx, jid, id, Return{Return: raw(t, slices.Repeat([]any{[]any{}}, 300_000))},
+			nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var refused *memory.AnswerError
+	if got, err := c.Returns(c.ctx, jid); !errors.As(err, &refused) {
+		t.Errorf("%d returns, %v", len(got), err)
+	}
+}
 
 // counted is a store that counts the returns that are read from it and refuses lists above a size.
 type counted struct {

@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
+
+	"clustermaster/value"
 )
 
 // MostOfAnswer is how many bytes, as they are stored, one answer may have: a sixteenth of what this
-// process may use. Decoded, packed and sent it needs several times as much.
+// process may use. Decoded, packed and sent it needs several times as much; see Size.
 func MostOfAnswer() int64 { return debug.SetMemoryLimit(-1) / 16 }
 
 // Answer counts the bytes of an answer that is put together. The zero value is an empty one. It is
@@ -32,6 +34,20 @@ func (a *Answer) Hold(n int64) error {
 			return nil
 		}
 	}
+}
+
+// Keep counts packed, a part of the answer that is decoded; see Size.
+func (a *Answer) Keep(packed []byte) error { return a.Hold(Size(packed)) }
+
+// Release takes back n bytes that were counted.
+func (a *Answer) Release(n int64) { a.bytes.Add(-n) }
+
+// Size is what an answer counts for packed once that is decoded: its bytes, or a quarter of what it
+// takes then, if that is more. What minions usually send takes up to four times its bytes. Empty
+// arrays take forty times theirs, and a minion may send nothing else.
+func Size(packed []byte) int64 {
+	weight, _ := value.Weigh(packed) // what does not decode takes nothing then
+	return max(int64(len(packed)), weight/4)
 }
 
 // AnswerError refuses an answer with more than Most bytes.

@@ -3,9 +3,43 @@ package memory
 import (
 	"errors"
 	"math"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
+
+	"clustermaster/value"
 )
+
+// TestKeep: what decodes to many times its bytes is refused below the bound of stored bytes.
+func TestKeep(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(16 << 20))
+	most := MostOfAnswer()
+	arrays := slices.Repeat([]any{[]any{}}, int(most/2))
+	for _, tt := range []struct {
+		name  string
+		v     any
+		taken bool
+	}{
+		{"a text of that size", strings.Repeat("x", int(most)-5), true},
+		{"a longer text", strings.Repeat("x", int(most)), false},
+		{"as many empty arrays", arrays, false},
+		{"few empty arrays", arrays[:most/11], true},
+	} {
+		packed, err := value.Pack(tt.v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a Answer
+		for range 3 { // what is given back counts no more
+			if err := a.Keep(packed); (err == nil) != tt.taken {
+				t.Errorf("%s: %v", tt.name, err)
+			} else if err == nil {
+				a.Release(Size(packed))
+			}
+		}
+	}
+}
 
 func TestAnswer(t *testing.T) {
 	t.Parallel()
