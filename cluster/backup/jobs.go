@@ -10,12 +10,12 @@ import (
 
 // saveJobs adds all jobs, one after the other. note says what could not be read.
 func (b *Files) saveJobs(ctx context.Context, w *Writer) (n int, note string, err error) {
-	listed, coverage, err := b.Jobs.Jobs(ctx)
+	listed, coverage, err := b.Jobs.JIDs(ctx)
 	if err != nil {
 		return 0, "", err
 	}
-	for _, head := range listed {
-		job, ok, err := b.Jobs.Job(ctx, head.JID)
+	for _, jid := range listed {
+		job, ok, err := b.Jobs.Job(ctx, jid)
 		if err != nil {
 			return n, "", err
 		}

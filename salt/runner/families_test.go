@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sort"
 	"strings"
@@ -34,8 +35,17 @@ func (h history) Returned(_ context.Context, jid string) ([]string, error) {
 	return sortedIDs(h.returns[jid]), nil
 }
 
-func (h history) Jobs(context.Context) ([]JobRecord, string, error) {
-	return h.records, h.incomplete, nil
+func (h history) EachLoad(_ context.Context, fn func(string, value.Raw) error) (string, error) {
+	for _, r := range h.records {
+		packed, err := value.Pack(r.Load)
+		if err == nil {
+			err = fn(r.JID, packed)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return h.incomplete, nil
 }
 
 const (
@@ -54,7 +64,8 @@ func jobs() JobsDeps {
 		records: []JobRecord{
 			{JID: jid3, Load: load("saltutil.find_job", []any{"web-a"})},
 			{JID: jid1, Load: load("test.ping", "web*",
-				value.Pair{Key: "metadata", Value: value.Map{{Key: "team", Value: "blue"}}}),
+				value.Pair{Key: "metadata", Value: value.Map{{Key: "team", Value: "blue"},
+					{Key: "weight", Value: int64(1)}}}),
 				Minions: []string{"web-a", "web-b"}},
 			{JID: jid2, Load: load([]any{"pkg.install", "state.apply"}, "db1")},
 		},
@@ -68,7 +79,7 @@ func jobs() JobsDeps {
 
 func TestJobs(t *testing.T) {
 	t.Parallel()
-	listed1 := "{'Function': 'test.ping', 'Arguments': [1], 'Target': 'web*', 'Target-type': 'glob', 'User': 'root', 'Metadata': {'team': 'blue'}"
+	listed1 := "{'Function': 'test.ping', 'Arguments': [1], 'Target': 'web*', 'Target-type': 'glob', 'User': 'root', 'Metadata': {'team': 'blue', 'weight': 1}"
 	start1 := "'StartTime': '2026, Nov 21 09:35:13.244628'"
 	tests := []struct {
 		name   string
@@ -128,6 +139,10 @@ func TestListJobs(t *testing.T) {
 		{"target", value.Map{{Key: "search_target", Value: "web*"}}, "1 3"},
 		{"metadata", value.Map{{Key: "search_metadata",
 			Value: value.Map{{Key: "x", Value: 1}, {Key: "team", Value: "blue"}}}}, "1"},
+		{"metadata by another number", value.Map{{Key: "search_metadata",
+			Value: value.Map{{Key: "weight", Value: 1.0}}}}, "1"},
+		{"no map", value.Map{{Key: "search_metadata", Value: "blue"}}, ""},
+		{"no text", value.Map{{Key: "search_metadata", Value: ""}}, "1 2 3"},
 		{"other metadata", value.Map{{Key: "search_metadata",
 			Value: value.Map{{Key: "team", Value: "red"}}}}, ""},
 		{"from", value.Map{{Key: "start_time", Value: "2026, Nov 21 09:40"}}, "2 3"},
@@ -170,6 +185,93 @@ func TestListJobs(t *testing.T) {
 	if res := r.Run(t.Context(), Request{Fun: "jobs.list_jobs",
 		Kwargs: value.Map{{Key: "start_time", Value: "soon"}}}, nil); res.Retcode != 1 {
 		t.Errorf("an unreadable time: %+v", res)
+	}
+}
+
+// dense decodes to forty times its bytes.
+var dense = slices.Repeat([]any{[]any{}}, 10_000)
+
+// TestOnlyTheNewestJobsAreHeld: an answer holds what it shows; one that is too large is refused.
+func TestOnlyTheNewestJobsAreHeld(t *testing.T) {
+	h := history{}
+	for i := range 60 { // the newest is neither the first nor the last
+		load := value.Map{{Key: "fun", Value: "test.arg"}, {Key: "arg", Value: dense},
+			{Key: "fun_args", Value: dense}}
+		if i%2 == 1 {
+			load = value.Map{{Key: "fun", Value: "test.ping"}, {Key: "fun_args", Value: dense}}
+		}
+		h.records = append(h.records, JobRecord{JID: fmt.Sprintf("202611210938%08d", i*37%60),
+			Load: load})
+	}
+	r, _, _ := newRunner(t, Jobs(JobsDeps{Jobs: h}))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(32 << 20)) // 2 MB of an answer
+	for _, tt := range []struct {
+		fun    string
+		args   []any
+		kwargs value.Map
+		jobs   int // -1: refused
+	}{
+		{"jobs.list_jobs", nil, nil, -1},
+		{"jobs.list_jobs", nil, value.Map{{Key: "search_function", Value: "test.ping"}}, 30},
+		{"jobs.list_jobs", nil, value.Map{{Key: "start_time", Value: "2026, Nov 22 00:00"}}, 0},
+		{"jobs.list_jobs_filter", []any{int64(60)}, nil, -1},
+		{"jobs.list_jobs_filter", []any{int64(2)}, nil, 2},
+		{"jobs.list_jobs_filter", []any{int64(0)}, nil, 0},
+		{"jobs.last_run", nil, nil, 1},
+	} {
+		res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args, Kwargs: tt.kwargs}, nil)
+		if tt.jobs < 0 {
+			if text := value.Str(res.Return); res.Retcode != 1 || !strings.Contains(text, "too much") {
+				t.Errorf("%s %v: %d, %.200s", tt.fun, tt.args, res.Retcode, text)
+			}
+			continue
+		}
+		text := value.Str(res.Return)
+		if n := strings.Count(text, "'Function'"); res.Retcode != 0 || n != tt.jobs {
+			t.Errorf("%s %v %v: %d jobs, %.200s", tt.fun, tt.args, tt.kwargs, n, text)
+		}
+		if tt.jobs == 1 && !strings.Contains(text, "20261121093800000059") || tt.jobs == 2 &&
+			strings.Index(text, "93800000058'") > strings.Index(text, "93800000059'") {
+			t.Errorf("%s lists others than the newest: %.200s", tt.fun, text)
+		}
+	}
+}
+
+// resolved is a Resolver that finds the same minions by each target.
+type resolved struct {
+	ids        []string
+	incomplete string
+}
+
+func (r resolved) Resolve(context.Context, string, any) ([]string, string, error) {
+	return r.ids, r.incomplete, nil
+}
+
+// keptPillars has a dense pillar of every minion; of web-b it has none.
+type keptPillars struct{ PillarMaker }
+
+func (keptPillars) Kept(_ context.Context, id, _ string) (value.Map, bool, error) {
+	if id == "web-b" {
+		return nil, false, nil
+	}
+	return value.Map{{Key: "x", Value: dense}}, true, nil
+}
+
+// TestShownPillarsAreBounded: the kept pillars of a few minions are shown, those of many refused.
+func TestShownPillarsAreBounded(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(32 << 20)) // 2 MB of an answer
+	for _, n := range []int{2, 50} {
+		ids := resolved{ids: []string{"web-b"}}
+		for i := range n {
+			ids.ids = append(ids.ids, fmt.Sprintf("x%d", i))
+		}
+		r, _, _ := newRunner(t, Pillar(keptPillars{}, ids))
+		res := r.Run(t.Context(), Request{Fun: "pillar.show_pillar_cache"}, nil)
+		m, _ := res.Return.(value.Map)
+		if refused := strings.Contains(value.Str(res.Return), "too much"); refused != (n == 50) ||
+			!refused && len(m) != n {
+			t.Errorf("of %d minions: %d, %.200s", n, len(m), value.Str(res.Return))
+		}
 	}
 }
 

@@ -1,13 +1,16 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"time"
 
 	"clustermaster/salt/function"
+	"clustermaster/store/memory"
 	"clustermaster/value"
 	"clustermaster/value/fnmatch"
 	"clustermaster/wire"
@@ -34,9 +37,11 @@ type JobReader interface {
 	Returns(ctx context.Context, jid string) (map[string]JobReturn, error)
 	// Returned lists the minions that have returned, sorted.
 	Returned(ctx context.Context, jid string) ([]string, error)
-	// Jobs lists all jobs; incomplete says what could not be read ("incomplete: 3 of 256
-	// partitions"), or is "".
-	Jobs(ctx context.Context) (records []JobRecord, incomplete string, err error)
+	// EachLoad calls fn with the load of each job, a map that is still packed, one after the other
+	// and in no order, and stops at its error. incomplete says what could not be read ("incomplete:
+	// 3 of 256 partitions"), or is "".
+	EachLoad(ctx context.Context, fn func(jid string, load value.Raw) error) (incomplete string,
+		err error)
 }
 
 // JobsDeps is what the family jobs uses.
@@ -373,12 +378,12 @@ func (d JobsDeps) listJobsFilter(ctx context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := d.matching(ctx, c, jobFilter{noFindJob: c.True("filter_find_job")})
-	if err != nil {
-		return nil, err
-	}
-	if n := max(int(min(count, 1e9)), 0); len(records) > n {
-		records = records[len(records)-n:]
+	var records []JobRecord
+	if n := int(min(count, 1e9)); n > 0 {
+		if records, err = d.matching(ctx, c, jobFilter{noFindJob: c.True("filter_find_job"),
+			newest: n}); err != nil {
+			return nil, err
+		}
 	}
 	ret := []any{}
 	for _, rec := range records {
@@ -398,14 +403,14 @@ func (d JobsDeps) lastRun(ctx context.Context, c *Call) (any, error) {
 		}
 	}
 	records, err := d.matching(ctx, c, jobFilter{metadata: c.Arg("metadata"),
-		functions: c.Texts("function"), targets: c.Texts("target")})
+		functions: c.Texts("function"), targets: c.Texts("target"), newest: 1})
 	if err != nil {
 		return nil, err
 	}
 	if len(records) == 0 {
 		return false, nil
 	}
-	jid := records[len(records)-1].JID
+	jid := records[0].JID
 	job, err := d.oneJob(ctx, jid)
 	if err != nil {
 		return nil, err
@@ -424,60 +429,119 @@ func (d JobsDeps) master(context.Context, *Call) (any, error) {
 	return ret, nil
 }
 
-// matching reads all jobs that pass a filter, oldest first, and reports on standard error what
+// matching reads the jobs that pass a filter, oldest first, and reports on standard error what
 // could not be read.
 func (d JobsDeps) matching(ctx context.Context, c *Call, f jobFilter) ([]JobRecord, error) {
 	if c.True("display_progress") {
 		c.Progress(value.Map{{Key: "message", Value: "Querying the job cache of all masters"}})
 	}
-	records, incomplete, err := d.Jobs.Jobs(ctx)
+	kept := jobList{filter: f}
+	incomplete, err := d.Jobs.EachLoad(ctx, kept.add)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	if incomplete != "" {
 		c.Warn(incomplete + "; jobs kept by masters that can't be reached are not listed")
 	}
-	kept := make([]JobRecord, 0, len(records))
-	for _, rec := range records {
-		if len(rec.Load) > 0 && f.takes(rec) {
-			kept = append(kept, rec)
+	kept.cut()
+	records := make([]JobRecord, len(kept.jobs))
+	for i, job := range kept.jobs {
+		records[i] = job.JobRecord
+	}
+	return records, nil
+}
+
+// jobList collects the jobs that pass a filter, as far as memory allows.
+type jobList struct {
+	filter jobFilter
+	jobs   []heldJob
+	before string // older jobs are not among the newest
+	held   memory.Answer
+}
+
+type heldJob struct {
+	JobRecord
+	size int64
+}
+
+// jobSize is what a job counts beside the values of its load: the record, and what is shown of it.
+const jobSize = 256
+
+// shownFields of a load are what filters and describe look at.
+var shownFields = []string{"fun", "arg", "tgt", "tgt_type", "user", "metadata", "kwargs"}
+
+// add decodes what is shown of a job, and keeps that if it passes the filter.
+func (l *jobList) add(jid string, packed value.Raw) error {
+	if jid < l.before || !l.filter.during(jid) {
+		return nil
+	}
+	if head, err := value.ReadHead(packed, 0); err != nil || head.N == 0 {
+		return err
+	}
+	job := heldJob{JobRecord{JID: jid}, jobSize + int64(len(jid))}
+	shown := make(value.RawMap, 0, len(shownFields))
+	for _, field := range shownFields {
+		if v := packed.Lookup(field); len(v) > 0 {
+			shown = shown.Append(field, v)
+			job.size += memory.Size(v)
 		}
 	}
-	sort.Slice(kept, func(i, j int) bool { return kept[i].JID < kept[j].JID })
-	return kept, nil
+	err := l.held.Hold(job.size)
+	if err != nil {
+		return fmt.Errorf("they are %w", err)
+	}
+	if job.Load, err = shown.Map(); err != nil {
+		return err
+	}
+	if !l.filter.takes(job.JobRecord) {
+		l.held.Release(job.size)
+		return nil
+	}
+	l.jobs = append(l.jobs, job)
+	if n := l.filter.newest; n > 0 && len(l.jobs) >= 2*n {
+		l.cut()
+	}
+	return nil
+}
+
+// cut sorts the jobs and drops those that are not among the newest.
+func (l *jobList) cut() {
+	slices.SortFunc(l.jobs, func(a, b heldJob) int { return cmp.Compare(a.JID, b.JID) })
+	if n := l.filter.newest; n > 0 && len(l.jobs) >= n {
+		old := len(l.jobs) - n
+		for _, job := range l.jobs[:old] {
+			l.held.Release(job.size)
+		}
+		l.jobs = slices.Delete(l.jobs, 0, old)
+		l.before = l.jobs[0].JID
+	}
 }
 
 // jobFilter is the filter of list_jobs; the zero value passes all jobs.
 type jobFilter struct {
-	metadata           any
+	metadata           any // true ones other than a map pass no job
 	functions, targets []string
 	start, end         time.Time
 	noFindJob          bool
+	newest             int // at most so many; 0: all
+}
+
+// during reports whether a job began between start and end.
+func (f jobFilter) during(jid string) bool {
+	if f.start.IsZero() && f.end.IsZero() {
+		return true
+	}
+	at, ok := wire.ParseJID(jid)
+	return ok && (f.start.IsZero() || !at.Before(f.start)) && (f.end.IsZero() || !at.After(f.end))
 }
 
 func (f jobFilter) takes(rec JobRecord) bool {
 	fun, _ := rec.Load.Get("fun")
 	tgt, _ := rec.Load.Get("tgt")
-	if f.noFindJob && fun == "saltutil.find_job" {
-		return false
-	}
-	if want, ok := f.metadata.(value.Map); ok && len(want) > 0 &&
-		!sharesPair(metadata(rec.Load), want) {
-		return false
-	}
-	if len(f.targets) > 0 && !anyMatch(textValues(tgt), f.targets) {
-		return false
-	}
-	if len(f.functions) > 0 && !anyMatch(textValues(fun), f.functions) {
-		return false
-	}
-	if !f.start.IsZero() || !f.end.IsZero() {
-		at, ok := wire.ParseJID(rec.JID)
-		if !ok || !f.start.IsZero() && at.Before(f.start) || !f.end.IsZero() && at.After(f.end) {
-			return false
-		}
-	}
-	return true
+	return !(f.noFindJob && fun == "saltutil.find_job") &&
+		(!value.Truth(f.metadata) || sharesPair(metadata(rec.Load), f.metadata)) &&
+		(len(f.targets) == 0 || anyMatch(textValues(tgt), f.targets)) &&
+		(len(f.functions) == 0 || anyMatch(textValues(fun), f.functions))
 }
 
 // textValues returns a text, or each text of a list: targets with commas and the functions of a
@@ -500,20 +564,15 @@ func anyMatch(values, globs []string) bool {
 	return false
 }
 
-func sharesPair(have any, want value.Map) bool {
-	m, ok := have.(value.Map)
-	if !ok {
-		return false
-	}
-	for _, p := range want {
-		for _, q := range m {
-			if value.Repr(p.Key) == value.Repr(q.Key) &&
-				value.Repr(p.Value) == value.Repr(q.Value) {
-				return true
-			}
-		}
-	}
-	return false
+// sharesPair reports whether both are maps with an equal pair.
+func sharesPair(have, want any) bool {
+	h, _ := have.(value.Map)
+	w, _ := want.(value.Map)
+	return slices.ContainsFunc(w, func(p value.Pair) bool {
+		return slices.ContainsFunc(h, func(q value.Pair) bool {
+			return value.Equal(p.Key, q.Key) && value.Equal(p.Value, q.Value)
+		})
+	})
 }
 
 // describe is the description of a job that all functions share.

@@ -115,25 +115,34 @@ func (d Database) Returned(ctx context.Context, jid string) ([]string, error) {
 	return out, err
 }
 
-// Jobs implements runner.JobReader.
-func (d Database) Jobs(ctx context.Context) (out []runner.JobRecord, incomplete string, err error) {
+// EachLoad implements runner.JobReader.
+func (d Database) EachLoad(ctx context.Context,
+	fn func(jid string, load value.Raw) error) (incomplete string, err error) {
 	known := map[string]bool{}
 	if d.Ring != nil {
-		if out, incomplete, err = d.Ring.Jobs(ctx); err != nil {
-			return nil, "", err
-		}
-		for _, rec := range out {
-			known[rec.JID] = true
+		if incomplete, err = d.Ring.EachLoad(ctx, func(jid string, load value.Raw) error {
+			known[jid] = true
+			return fn(jid, load)
+		}); err != nil {
+			return "", err
 		}
 	}
 	m, err := d.call(ctx, "get_jids")
 	for _, p := range m {
 		shown, _ := p.Value.(value.Map)
-		if jid := value.Str(p.Key); !known[jid] {
-			out = append(out, runner.JobRecord{JID: jid, Load: loadOf(shown)})
+		jid := value.Str(p.Key)
+		if known[jid] {
+			continue
+		}
+		load, err := value.Pack(loadOf(shown))
+		if err == nil {
+			err = fn(jid, load)
+		}
+		if err != nil {
+			return "", err
 		}
 	}
-	return out, incomplete, err
+	return incomplete, err
 }
 
 // loadOf returns the load of a job that a returner describes in the form in which Salt shows jobs.

@@ -45,14 +45,8 @@ func (j JobReader) Returns(ctx context.Context, jid string) (map[string]runner.J
 	return out, nil
 }
 
-func (j JobReader) Jobs(ctx context.Context) ([]runner.JobRecord, string, error) {
-	jobs, cover, err := j.Cache.Jobs(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	out := make([]runner.JobRecord, len(jobs))
-	for i, job := range jobs {
-		out[i] = record(job)
-	}
-	return out, cover.String(), nil
+func (j JobReader) EachLoad(ctx context.Context,
+	fn func(jid string, load value.Raw) error) (string, error) {
+	cover, err := j.Cache.EachLoad(ctx, fn)
+	return cover.String(), err
 }

@@ -16,6 +16,7 @@ import (
 	"clustermaster/serve/operator"
 	"clustermaster/serve/origin"
 	"clustermaster/store/jobcache"
+	"clustermaster/store/memory"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -291,11 +292,15 @@ func (p Python) jobCache(ctx context.Context, q pythonhost.Question) (any, error
 	case "get_jid":
 		return p.returns(ctx, jid)
 	case "get_jids":
-		jobs, _, err := p.Jobs.Jobs(ctx)
-		out := make(value.Map, 0, len(jobs))
-		for _, job := range jobs {
-			out = append(out, value.Pair{Key: job.JID, Value: job.Load})
-		}
+		var out value.Map
+		var held memory.Answer
+		_, err := p.Jobs.EachLoad(ctx, func(jid string, load value.Raw) error {
+			out = append(out, value.Pair{Key: jid, Value: load})
+			return held.Hold(int64(len(load)))
+		})
+		slices.SortFunc(out, func(a, b value.Pair) int {
+			return strings.Compare(a.Key.(string), b.Key.(string))
+		})
 		return out, err
 	case "save_load":
 		load, _ := named(1, "clear_load").(value.Map)

@@ -1,12 +1,12 @@
 package jobcache
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -40,7 +40,7 @@ type Return struct {
 type Job struct {
 	JID     string
 	Load    value.Map // the publish request, redacted; empty if only returns are known
-	Minions []string  // union of what all sources named, sorted; nil in results of Jobs
+	Minions []string  // union of what all sources named, sorted
 	EndTime string    // as wire.JIDTime writes times; "" if none is stored
 }
 
@@ -388,7 +388,7 @@ func (c *Cache) head(job *Job, r ringstore.Record) {
 	case headLoad:
 		load, err := value.UnpackMap(r.Value)
 		if err != nil {
-			c.log.Warn("load of a job does not decode; it is left out", "jid", job.JID, "err", err)
+			c.log.Warn(undecodable, "jid", job.JID, "err", err)
 			return
 		}
 		job.Load = load
@@ -397,26 +397,40 @@ func (c *Cache) head(job *Job, r ringstore.Record) {
 	}
 }
 
-// Jobs lists all jobs by jid, without minions; it reads no return. The coverage says what could not
-// be read.
-func (c *Cache) Jobs(ctx context.Context) ([]Job, ringstore.Coverage, error) {
-	byID := map[string]*Job{}
+// JIDs lists the ids of all jobs, sorted. The coverage says what could not be read.
+func (c *Cache) JIDs(ctx context.Context) ([]string, ringstore.Coverage, error) {
+	known := map[string]struct{}{}
 	cover, err := c.store.Scan(ctx, ringstore.SpaceJobHeads, "", func(r ringstore.Record) error {
-		job := byID[r.Place]
-		if job == nil {
-			job = &Job{JID: r.Place}
-			byID[r.Place] = job
-		}
-		c.head(job, r)
+		known[r.Place] = struct{}{}
 		return nil
 	})
 	if err != nil {
 		return nil, cover, fmt.Errorf("list jobs: %w", err)
 	}
-	jobs := make([]Job, 0, len(byID))
-	for _, job := range byID {
-		jobs = append(jobs, *job)
-	}
-	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Compare(a.JID, b.JID) })
-	return jobs, cover, nil
+	return slices.Sorted(maps.Keys(known)), cover, nil
 }
+
+// EachLoad calls fn with the load of each job, a map that is still packed, one after the other and
+// in no order; it reads no return. It stops at an error of fn and returns it. The coverage says
+// what could not be read.
+func (c *Cache) EachLoad(ctx context.Context,
+	fn func(jid string, load value.Raw) error) (ringstore.Coverage, error) {
+	cover, err := c.store.Scan(ctx, ringstore.SpaceJobHeads, headLoad,
+		func(r ringstore.Record) error {
+			if r.Name != headLoad {
+				return nil
+			}
+			load := value.Raw(r.Value)
+			if err := load.Entries(func(_, _ value.Raw) {}); err != nil {
+				c.log.Warn(undecodable, "jid", r.Place, "err", err)
+				return nil
+			}
+			return fn(r.Place, load)
+		})
+	if err != nil {
+		return cover, fmt.Errorf("read the loads of all jobs: %w", err)
+	}
+	return cover, nil
+}
+
+const undecodable = "load of a job does not decode; it is left out"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -311,15 +312,27 @@ func TestJobsAreListedInOrderWithoutReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	jobs, cover, err := c.Jobs(c.ctx)
-	if err != nil || !cover.Complete() || len(jobs) != 50 {
-		t.Fatal(len(jobs), cover, err)
+	if err := c.SaveEndTime(c.ctx, "202611210938", "now"); err != nil { // a job without a load
+		t.Fatal(err)
 	}
-	for i, j := range jobs {
-		if want := fmt.Sprintf("202611210938%08d", i); j.JID != want ||
-			j.Load.String("fun") != want {
-			t.Fatalf("job %d is %+v, want %s", i, j, want)
+	jids, cover, err := c.JIDs(c.ctx)
+	if err != nil || !cover.Complete() || len(jids) != 51 || !slices.IsSorted(jids) {
+		t.Fatal(jids, cover, err)
+	}
+	loads := map[string]bool{}
+	if cover, err = c.EachLoad(c.ctx, func(jid string, load value.Raw) error {
+		if fun, ok := load.Lookup("fun").Text(); !ok || fun != jid || loads[jid] {
+			t.Errorf("job %s has the function %s", jid, fun)
 		}
+		loads[jid] = true
+		return nil
+	}); err != nil || !cover.Complete() || len(loads) != 50 {
+		t.Error(len(loads), cover, err)
+	}
+	stop := errors.New("enough")
+	if _, err := c.EachLoad(c.ctx, func(string, value.Raw) error { return stop }); !errors.Is(err,
+		stop) {
+		t.Error(err)
 	}
 }
 
@@ -501,7 +514,7 @@ func TestLimits(t *testing.T) {
 			Own: true}, load); !errors.Is(err, allotment.ErrOne) {
 		t.Errorf("through another master: %v", err)
 	}
-	if jobs, _, err := c.Jobs(c.ctx); err != nil || len(jobs) != 2+small+1 {
+	if jobs, _, err := c.JIDs(c.ctx); err != nil || len(jobs) != 2+small+1 {
 		t.Errorf("%d jobs are listed, %v", len(jobs), err)
 	}
 	c.now = c.now.Add(2 * time.Hour)

@@ -15,7 +15,7 @@ const endFile = "endtime"
 
 // All reads the jobs of the whole cluster.
 type All interface {
-	Jobs(ctx context.Context) ([]jobcache.Job, ringstore.Coverage, error)
+	JIDs(ctx context.Context) ([]string, ringstore.Coverage, error)
 	Job(ctx context.Context, jid string) (jobcache.Job, bool, error)
 	EachReturn(ctx context.Context, jid string, fn func(id string, r jobcache.Return) error) error
 }
@@ -37,20 +37,20 @@ func (x Exporter) Export(ctx context.Context, since string) (jobs, returns, fail
 		return 0, 0, 0, "", err
 	}
 	all := x.Jobs
-	list, cover, err := all.Jobs(ctx)
+	list, cover, err := all.JIDs(ctx)
 	if err != nil {
 		return 0, 0, 0, "", err
 	}
-	for _, head := range list {
-		if head.JID < since || len(head.Load) == 0 {
+	for _, jid := range list {
+		if jid < since {
 			continue
 		}
-		job, found, err := all.Job(ctx, head.JID)
+		job, _, err := all.Job(ctx, jid)
 		if err != nil {
 			return jobs, returns, failed, "", err
 		}
-		if !found {
-			continue // it expired meanwhile
+		if len(job.Load) == 0 {
+			continue // or it expired meanwhile
 		}
 		if err := c.write(job.JID, job.Load, job.Minions); err != nil {
 			return jobs, returns, failed, "", err
