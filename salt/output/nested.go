@@ -37,6 +37,7 @@ func (n *nester) value(v any, indent int, prefix string) {
 		}
 	case string:
 		n.text(x, indent, prefix)
+	case value.Time: // as in Salt, nothing
 	default:
 		n.line(indent, n.c.lightYellow, prefix, value.Repr(x), "")
 	}

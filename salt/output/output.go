@@ -126,7 +126,8 @@ func (o Options) warn(text string) {
 }
 
 // plain converts a value and all its parts to wire values, so that outputters handle few types:
-// value.Map, []any, string, []byte, int64, uint64, float64, bool, nil, and text for the rest.
+// value.Map, []any, string, []byte, int64, uint64, float64, bool, value.Time, nil, and text for the
+// rest.
 func plain(v any) any {
 	switch x := value.Plain(v).(type) {
 	case value.Map:
@@ -141,7 +142,7 @@ func plain(v any) any {
 			l[i] = plain(e)
 		}
 		return l
-	case nil, bool, string, []byte, int64, uint64, float64:
+	case nil, bool, string, []byte, int64, uint64, float64, value.Time:
 		return x
 	case int:
 		return int64(x)

@@ -251,6 +251,8 @@ func pprintOrder(m value.Map) value.Map {
 			name = "bool"
 		case []byte:
 			name = "bytes"
+		case value.Time:
+			name = "datetime.datetime"
 		case float64:
 			name = "float"
 		case int64, uint64:
@@ -259,7 +261,8 @@ func pprintOrder(m value.Map) value.Map {
 		groups[name] = append(groups[name], p)
 	}
 	out := value.Map{}
-	for _, name := range []string{"NoneType", "bool", "bytes", "float", "int", "str"} {
+	for _, name := range []string{"NoneType", "bool", "bytes", "datetime.datetime", "float", "int",
+		"str"} {
 		sorted, _ := value.Sorted(groups[name])
 		out = append(out, sorted...)
 	}

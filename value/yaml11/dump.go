@@ -21,8 +21,8 @@ type Style struct {
 }
 
 // Dump prints v as Salt's --out=yaml does. Besides the values of Load it takes every Go integer,
-// []string and map[string]any. Another type prints NULL, as in Salt. Keys are sorted as Python
-// sorts them, or not at all if two can't be compared.
+// []string, map[string]any and value.Time. Another type prints NULL, as in Salt. Keys are sorted as
+// Python sorts them, or not at all if two can't be compared.
 func Dump(v any) []byte { return DumpStyle(v, Style{}) }
 
 // DumpStyle is Dump in another style.
@@ -51,6 +51,7 @@ type tree struct {
 	plainOK bool   // the plain text reads back as the same type
 	tag     string // written unless ""
 	literal bool
+	time    bool // quoted in flow style, with the tag "!"
 	flow    bool
 	items   []*tree // list items, or key, value, key, value
 }
@@ -65,6 +66,8 @@ func represent(v any, s Style) *tree {
 		return &tree{text: v, plainOK: resolve(strings.TrimSuffix(v, "\n")) == tagStr}
 	case float64:
 		return plain(formatFloat(v))
+	case value.Time:
+		return &tree{text: value.Str(v), plainOK: true, time: true}
 	case []byte:
 		if v == nil {
 			v = []byte{}

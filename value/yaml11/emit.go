@@ -158,8 +158,11 @@ func (e *emitter) simpleKey(t *tree) bool {
 func (e *emitter) scalar(t *tree, c context) {
 	a := e.analyze(t.text)
 	defer e.deeper(true, false)()
-	if t.tag != "" {
+	switch {
+	case t.tag != "":
 		e.indicator(t.tag, true, false, false)
+	case t.time && e.flowLevel > 0:
+		e.indicator("!", true, false, false)
 	}
 	fold := !c.simpleKey
 	switch {

@@ -5,6 +5,7 @@ Run it with the Python of a Salt 3008.3 installation:  SALT_VENV/bin/python gold
 
 import base64
 import copy
+import datetime
 import json
 import logging
 import os
@@ -118,6 +119,9 @@ PLAIN = {
     "args": {"web-a": {"args": [1, "x", 2.5], "kwargs": {"a": "b", "c": [1, 2], "__pub_arg": [1, {"__kwarg__": True, "a": "b"}]}}},
     "trace": {"web-a": "The minion function caused an exception: Traceback (most recent call last):\n  File \"minion.py\", line 1\n    x\nValueError: kaboom"},
     "trailing": {"web-a": "ends with blanks   \n\n\n"},
+    "times": {"web-a": datetime.datetime(2026, 1, 1), "web-b": {
+        "at": datetime.datetime(2026, 1, 2, 3, 4, 5, 678), "l": [datetime.datetime(2026, 1, 1, 5, 6), 1], datetime.datetime(2026, 1, 3): "key"}},
+    "time": datetime.datetime(2026, 1, 1, 1, 1, 1),
     "ping-many": {"web-c": True, "web-a": True, "web-b": False},
 }
 
@@ -146,6 +150,14 @@ OPTS = salt.config.DEFAULT_MASTER_OPTS.copy()
 OPTS.update({"extension_modules": "", "strip_colors": True, "state_verbose": True, "color_theme": None, "id": "m1"})
 
 
+def ext(v):
+    return msgpack.ExtType(78, v.strftime("%Y%m%dT%H:%M:%S.%f").encode())
+
+
+def from_ext(_, data):
+    return datetime.datetime.strptime(data.decode(), "%Y%m%dT%H:%M:%S.%f")
+
+
 def forms(extra, outputter, value):
     out = []
     for color in (False, True):
@@ -163,8 +175,8 @@ def main():
     samples = []
 
     def add(name, value, cases):
-        packed = msgpack.packb(value, use_bin_type=True)
-        value = msgpack.unpackb(packed, raw=False, strict_map_key=False)
+        packed = msgpack.packb(value, use_bin_type=True, default=ext)
+        value = msgpack.unpackb(packed, raw=False, strict_map_key=False, ext_hook=from_ext)
         done = []
         for outputter, opts in cases:
             plain, coloured = forms(opts, outputter, value)
@@ -174,7 +186,7 @@ def main():
     every = [(n, {}) for n in ("nested", "json", "yaml", "txt", "raw", "pprint")]
     for name, value in PLAIN.items():
         cases = list(every)
-        if name in ("nested", "ping", "grains", "list", "mixed-keys", "empty-map", "floats"):
+        if name in ("nested", "ping", "grains", "list", "mixed-keys", "empty-map", "floats", "times"):
             cases += [("json", {"output_indent": n}) for n in (-1, 0, 2, "pretty")]
             cases += [("yaml", {"output_indent": n}) for n in (-1, 4)]
             cases += [("pprint", {"output_indent": 3}), ("nested", {"retcode": 1}), ("nested", {"strip_colors": False})]
