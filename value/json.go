@@ -1,6 +1,7 @@
 package value
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -15,6 +16,7 @@ var ErrJSON = errors.New("value has no JSON form")
 type JSONStyle struct {
 	Indent   int  // blanks for each level; negative: all on one line
 	SortKeys bool // by text
+	Base64   bool // of bytes; else their repr
 }
 
 // JSON is json.dumps(v, ensure_ascii=False, default=repr) in the given style. The error is ErrJSON,
@@ -56,6 +58,12 @@ func appendJSON(b *strings.Builder, v any, style JSONStyle, depth int) error {
 		closeLevel(b, style, depth, ']')
 	case Map:
 		return appendJSONMap(b, x, style, depth)
+	case []byte:
+		if style.Base64 {
+			appendJSONString(b, base64.StdEncoding.EncodeToString(x))
+		} else {
+			appendJSONString(b, Repr(x))
+		}
 	default:
 		if s, ok := Int(x); ok {
 			b.WriteString(s)

@@ -269,6 +269,7 @@ func TestStateEvent(t *testing.T) {
 		{"salt/job/1/new", value.Raw(packed)},
 		{"salt/auth", value.Map{{Key: "result", Value: true}, {Key: "id", Value: "é"}}},
 		{"salt/job/1/ret/web", value.Map{{Key: "return", Value: 1.5}}},
+		{"my/cert", value.Map{{Key: "der", Value: []byte{0xff, 0}}}},
 	}
 	tests := []struct {
 		name   string
@@ -285,6 +286,12 @@ func TestStateEvent(t *testing.T) {
 			"salt/auth"},
 		{"regular expression", []any{`salt/job/\d+/ret/.*`, int64(1)}, nil,
 			"salt/job/1/ret/web\t{\"return\": 1.5}\n", ""},
+		{"regular expression of Python", []any{`salt/(?!job/1/new).*`, int64(1)}, nil,
+			"salt/auth\t{\"result\": true, \"id\": \"é\"}\n", ""},
+		{"alternatives", []any{"salt/job|salt/auth", int64(2)}, nil,
+			"salt/job/1/new\t{\"jid\": \"1\", \"arg\": []}\nsalt/auth\t{\"result\": true, \"id\": \"é\"}\n",
+			""},
+		{"bytes", []any{"my/*", int64(1)}, nil, "my/cert\t{\"der\": \"/wA=\"}\n", "my/"},
 		{"pretty", []any{"salt/auth", int64(1), false, nil, true}, nil,
 			"salt/auth\t{\n    \"id\": \"é\",\n    \"result\": true\n}\n", "salt/auth"},
 		{"quiet", []any{"salt/*/*/new", int64(1), true}, nil, "", "salt/"},

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"clustermaster/salt/function"
 	"clustermaster/value"
 	"clustermaster/value/fnmatch"
+	"clustermaster/value/pyregex"
 )
 
 // Event is one event of the bus.
@@ -61,9 +61,9 @@ func watchEvents(ctx context.Context, c *Call, watch Watcher) (any, error) {
 		return nil, err
 	}
 	count, match := int64(n), tagMatcher(c.Text("tagmatch"))
-	style := value.JSONStyle{Indent: -1}
+	style := value.JSONStyle{Indent: -1, Base64: true}
 	if c.True("pretty") {
-		style = value.JSONStyle{Indent: 4, SortKeys: true}
+		style.Indent, style.SortKeys = 4, true
 	}
 	events, unconfirmed, err := watch.Watch(ctx, globPrefix(c.Text("tagmatch")))
 	if err != nil {
@@ -108,13 +108,10 @@ func eventLine(e Event, style value.JSONStyle) string {
 	return e.Tag + "\t" + text
 }
 
-// tagMatcher matches a tag that equals the expression, matches it as a glob, or matches all of it
-// as a regular expression.
+// tagMatcher matches a tag by a glob or a regular expression, as Salt's expr_match.
 func tagMatcher(expr string) func(tag string) bool {
-	re, err := regexp.Compile(`\A(?:` + expr + `)\z`)
-	return func(tag string) bool {
-		return tag == expr || fnmatch.Match(expr, tag) || err == nil && re.MatchString(tag)
-	}
+	test, ok := pyregex.ListEach(expr)
+	return func(tag string) bool { return fnmatch.Match(expr, tag) || ok && test(tag) }
 }
 
 // globPrefix is the text that every tag matching a plain glob begins with, so that the other
