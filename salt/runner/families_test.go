@@ -281,13 +281,15 @@ type fleet struct {
 	silent  []string
 	answers map[string]Answer
 	asked   *Ask
+	// what Answers say of the same name
+	incomplete string
 }
 
 func (f fleet) Ask(_ context.Context, a Ask) (Answers, error) {
 	if f.asked != nil {
 		*f.asked = a
 	}
-	return Answers{JID: "1", Minions: f.minions, Returned: f.answers, Silent: f.silent,
+	return Answers{Incomplete: f.incomplete, JID: "1", Minions: f.minions, Returned: f.answers, Silent: f.silent,
 		NoReturn: "no return"}, nil
 }
 
@@ -360,6 +362,52 @@ func (k *ring) PutKey(_ context.Context, id, pub string, replace bool) (KeyChang
 func someKeys() *ring {
 	return &ring{keys: map[string][]string{StateAccepted: {"web-a", "web-b"},
 		StatePending: {"new1", "new2"}, StateRejected: {"bad"}}}
+}
+
+// pushed are files of minions.
+type pushed struct {
+	PushedFiles
+	files []PushedFile
+}
+
+func (p pushed) List(context.Context) ([]PushedFile, string, error) {
+	return slices.Clone(p.files), "", nil
+}
+
+func TestPushedList(t *testing.T) {
+	t.Parallel()
+	r, _, _ := newRunner(t, Pushed(pushed{files: []PushedFile{{ID: "web-b", Path: "x", Size: 1},
+		{ID: "web-a", Path: "b/c", Size: 2, At: "now"}, {ID: "other", Path: "x"},
+		{ID: "web-a", Path: "a", Size: 3}}},
+		resolved{[]string{"web-b", "web-a", "web-c"}, "incomplete: 3 of 256 partitions"}))
+	said := ""
+	res := r.Run(t.Context(), Request{Fun: "pushed.list"},
+		func(kind string, v any) { said += kind + " " + v.(string) })
+	const want = "{'web-a': {'a': {'size': 3, 'pushed': ''}, 'b/c': {'size': 2, 'pushed': 'now'}}, " +
+		"'web-b': {'x': {'size': 1, 'pushed': ''}}}"
+	if got := value.Repr(res.Return); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if !strings.HasPrefix(said, "warning incomplete: 3 of 256 partitions") {
+		t.Errorf("said %q", said)
+	}
+}
+
+// TestIncompleteTargets: whoever asks minions of a target that may have missed some hears of it.
+func TestIncompleteTargets(t *testing.T) {
+	t.Parallel()
+	f := fleet{incomplete: "incomplete: 3 of 256 partitions"}
+	r, _, _ := newRunner(t, append(append(Manage(ManageDeps{Minions: f}), Mine(nil, f)...), Salt(f)...))
+	for fun, args := range map[string][]any{"manage.status": nil, "manage.up": nil,
+		"manage.down": nil, "mine.update": {"os:Debian", "grain"},
+		"salt.execute": {"os:Debian", "test.ping"}} {
+		said := ""
+		r.Run(t.Context(), Request{Fun: fun, Args: args},
+			func(kind string, v any) { said += kind + " " + v.(string) })
+		if strings.Count(said, "warning incomplete: 3 of 256 partitions") != 1 {
+			t.Errorf("%s said %q", fun, said)
+		}
+	}
 }
 
 func TestManage(t *testing.T) {

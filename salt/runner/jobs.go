@@ -298,8 +298,7 @@ func (d JobsDeps) exitSuccess(ctx context.Context, c *Call) (any, error) {
 }
 
 func (d JobsDeps) active(ctx context.Context, c *Call) (any, error) {
-	answers, err := d.Minions.Ask(ctx, Ask{Tgt: "*", TgtType: "glob", Fun: "saltutil.running",
-		User: c.User})
+	answers, err := ask(ctx, c, d.Minions, Ask{Tgt: "*", TgtType: "glob", Fun: "saltutil.running"})
 	if err != nil {
 		return nil, err
 	}

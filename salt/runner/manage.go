@@ -133,8 +133,8 @@ func (d ManageDeps) ping(ctx context.Context, c *Call) (up, down []string, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	answers, err := d.Minions.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"),
-		Fun: "test.ping", User: c.User, Timeout: timeout, Gather: gather})
+	answers, err := ask(ctx, c, d.Minions, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"),
+		Fun: "test.ping", Timeout: timeout, Gather: gather})
 	if err == nil && answers.Refused != "" {
 		err = errors.New(answers.Refused)
 	}
@@ -173,8 +173,7 @@ func (d ManageDeps) down(ctx context.Context, c *Call) (any, error) {
 
 // versions keeps Salt's labels. As in Salt, a minion that returned an error counts as offline.
 func (d ManageDeps) versions(ctx context.Context, c *Call) (any, error) {
-	answers, err := d.Minions.Ask(ctx, Ask{Tgt: "*", TgtType: "glob", Fun: "test.version",
-		User: c.User})
+	answers, err := ask(ctx, c, d.Minions, Ask{Tgt: "*", TgtType: "glob", Fun: "test.version"})
 	if err != nil {
 		return nil, err
 	}
@@ -260,11 +259,11 @@ func (d ManageDeps) notPresent(ctx context.Context, c *Call) (any, error) {
 
 // connected asks the minions and maps those that answer to their addresses, "" without show_ip.
 func (d ManageDeps) connected(ctx context.Context, c *Call) (map[string]string, error) {
-	ask := Ask{Tgt: "*", TgtType: "glob", Fun: "test.ping", User: c.User}
+	ping := Ask{Tgt: "*", TgtType: "glob", Fun: "test.ping"}
 	if c.True("show_ip") {
-		ask.Fun, ask.Args = "grains.item", []any{"ipv4", "ipv6"}
+		ping.Fun, ping.Args = "grains.item", []any{"ipv4", "ipv6"}
 	}
-	answers, err := d.Minions.Ask(ctx, ask)
+	answers, err := ask(ctx, c, d.Minions, ping)
 	if err == nil && answers.Refused != "" {
 		err = errors.New(answers.Refused)
 	}

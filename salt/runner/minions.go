@@ -46,6 +46,16 @@ type Answers struct {
 	Refused string
 }
 
+// ask asks for the user of a call, and says on standard error what the target may have missed.
+func ask(ctx context.Context, c *Call, minions Asker, a Ask) (Answers, error) {
+	a.User = c.User
+	answers, err := minions.Ask(ctx, a)
+	if err == nil && answers.Incomplete != "" {
+		c.Warn(answers.Incomplete + untargeted)
+	}
+	return answers, err
+}
+
 // all maps each minion to its return, or to NoReturn: Salt's local client's answer to a job.
 func (a Answers) all() value.Map {
 	all := make(value.Map, 0, len(a.Returned)+len(a.Silent))

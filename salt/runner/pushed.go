@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -32,18 +33,18 @@ type PushedFiles interface {
 // Pushed is the family pushed.
 func Pushed(files PushedFiles, targets Resolver) []Function {
 	of := func(ctx context.Context, c *Call) ([]PushedFile, error) {
-		ids, _, err := targets.Resolve(ctx, c.Text("tgt_type"), c.Arg("tgt"))
-		if err != nil {
+		wanted := map[string]bool{}
+		if err := eachTarget(ctx, c, targets, c.Arg("tgt"), c.Text("tgt_type"),
+			func(id string) error { wanted[id] = true; return nil }); err != nil {
 			return nil, err
 		}
 		all, incomplete, err := files.List(ctx)
 		if incomplete != "" {
 			c.Warn(incomplete + ": files may be missing here")
 		}
-		all = slices.DeleteFunc(all, func(f PushedFile) bool { return !slices.Contains(ids, f.ID) })
+		all = slices.DeleteFunc(all, func(f PushedFile) bool { return !wanted[f.ID] })
 		slices.SortFunc(all, func(a, b PushedFile) int {
-			return strings.Compare(a.ID+"/"+a.Path,
-				b.ID+"/"+b.Path)
+			return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Path, b.Path))
 		})
 		return all, err
 	}
@@ -60,11 +61,13 @@ Example:
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				list, err := of(ctx, c)
 				out := value.Map{}
-				for _, f := range list {
-					v, _ := out.Get(f.ID)
-					m, _ := v.(value.Map)
-					out = out.Set(f.ID, m.Set(f.Path,
-						value.Map{{Key: "size", Value: f.Size}, {Key: "pushed", Value: f.At}}))
+				var its value.Map // the files of one minion: the list is sorted
+				for i, f := range list {
+					its = append(its, value.Pair{Key: f.Path, Value: value.Map{
+						{Key: "size", Value: f.Size}, {Key: "pushed", Value: f.At}}})
+					if i+1 == len(list) || list[i+1].ID != f.ID {
+						out, its = append(out, value.Pair{Key: f.ID, Value: its}), nil
+					}
 				}
 				return out, err
 			}},

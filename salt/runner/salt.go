@@ -36,9 +36,6 @@ Example:
 			if err != nil {
 				return nil, err
 			}
-			if answers.Incomplete != "" {
-				c.Warn(answers.Incomplete + untargeted)
-			}
 			return answers.all(), nil
 		},
 	}}
@@ -47,8 +44,8 @@ Example:
 // executed asks the minions of the call's target. As in Salt, a refused job gives no answers and is
 // reported only by lines of the log.
 func executed(ctx context.Context, c *Call, minions Asker, a Ask) (Answers, error) {
-	a.Tgt, a.TgtType, a.User = c.Arg("tgt"), c.Text("tgt_type"), c.User
-	answers, err := minions.Ask(ctx, a)
+	a.Tgt, a.TgtType = c.Arg("tgt"), c.Text("tgt_type")
+	answers, err := ask(ctx, c, minions, a)
 	if err == nil && answers.Refused != "" {
 		c.Error(fmt.Sprintf("Error while executing %s on %s (%s)", a.Fun, value.Str(a.Tgt),
 			a.TgtType)) // Salt's text
