@@ -26,6 +26,9 @@ type MinionForgetter interface {
 	DeleteMine(ctx context.Context, id, fun string) error
 }
 
+// mineFunc is the parameter that names the mine function to clear.
+const mineFunc = "clear_mine_func_flag"
+
 // CacheClearing is the part of the family cache that removes data.
 func CacheClearing(data MinionForgetter, targets Resolver) []Function {
 	clear := func(name, what string, params []function.Param,
@@ -39,7 +42,7 @@ Example:
 
     salt-run cache.` + name + " 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				if !c.Given("tgt") {
+				if !c.Given("tgt") || len(params) > 0 && !c.Given(mineFunc) {
 					return false, nil
 				}
 				return true, eachTarget(ctx, c, targets, c.Arg("tgt"), c.Text("tgt_type"),
@@ -64,13 +67,13 @@ Example:
 	}
 	mine := func(ctx context.Context, _ *Call, id string) error { return data.FlushMine(ctx, id) }
 	one := func(ctx context.Context, c *Call, id string) error {
-		return data.DeleteMine(ctx, id, c.Text("clear_mine_func_flag"))
+		return data.DeleteMine(ctx, id, c.Text(mineFunc))
 	}
 	return []Function{
 		clear("clear_grains", "grains", nil, grains), clear("clear_pillar", "pillar", nil, pillar),
 		clear("clear_mine", "mine", nil, mine),
 		clear("clear_mine_func", "value of one mine function",
-			[]function.Param{function.Need("clear_mine_func_flag")}, one),
+			[]function.Param{function.Opt(mineFunc, nil)}, one),
 		clear("clear_all", "grains, pillar and mine", nil, grains, pillar, mine),
 	}
 }

@@ -410,6 +410,17 @@ func TestIncompleteTargets(t *testing.T) {
 	}
 }
 
+// As in Salt, nothing is cleared of no target, and of the mine no function.
+func TestNothingIsCleared(t *testing.T) {
+	t.Parallel()
+	r, _, _ := newRunner(t, CacheClearing(nil, resolved{ids: []string{"web-a"}}))
+	for fun, args := range map[string][]any{"cache.clear_mine_func": {"*"}, "cache.clear_all": nil} {
+		if res := r.Run(t.Context(), Request{Fun: fun, Args: args}, nil); res.Return != false {
+			t.Errorf("%s: %+v", fun, res)
+		}
+	}
+}
+
 func TestManage(t *testing.T) {
 	t.Parallel()
 	asked := Ask{}
