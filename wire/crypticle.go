@@ -188,7 +188,7 @@ func (c *Crypticle) sealValue(buf []byte, v any, nonce string, framed bool) ([]b
 	}
 	const room = 5 // for the longest head of a byte string
 	b := buf[len(buf):]
-	if need := room + sealedSize(len(mark)+len(nonce)+packedGuess(v)); cap(b) < need {
+	if need := room + sealedSize(len(mark)+len(nonce)+PackedGuess(v)); cap(b) < need {
 		b = make([]byte, 0, need)
 	}
 	b = b[:room+ivSize]
@@ -213,8 +213,8 @@ func (c *Crypticle) sealValue(buf []byte, v any, nonce string, framed bool) ([]b
 	return b[start:], nil
 }
 
-// packedGuess estimates the packed size of v, so that most values need one allocation.
-func packedGuess(v any) int {
+// PackedGuess estimates the packed size of v, so that most values need one allocation.
+func PackedGuess(v any) int {
 	switch v := v.(type) {
 	case nil, bool:
 		return 1
@@ -224,6 +224,12 @@ func packedGuess(v any) int {
 		return len(v) + 5
 	case string:
 		return len(v) + 5
+	case []string:
+		n := 5
+		for _, s := range v {
+			n += len(s) + 5
+		}
+		return n
 	case value.RawMap:
 		n := 5
 		for i := range v {

@@ -105,5 +105,5 @@ func Publication(c *Crypticle, k *PrivateKey, sigAlgo string, load value.Map) ([
 		out = append(out, value.Pair{Key: "sig_algo", Value: sigAlgo},
 			value.Pair{Key: "sig", Value: sig})
 	}
-	return value.AppendPack(make([]byte, 0, packedGuess(out)), out)
+	return value.AppendPack(make([]byte, 0, PackedGuess(out)), out)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"clustermaster/value"
+	"clustermaster/wire"
 )
 
 // command handles one aes command. The value is the reply. For an error the minion gets what failed
@@ -103,7 +104,16 @@ func (m *Master) files(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	defer m.reading.leave()
-	return m.deps.Files.Serve(ctx, c.Cmd, load)
+	v, err := m.deps.Files.Serve(ctx, c.Cmd, load)
+	if err != nil {
+		return nil, err
+	}
+	// The reply counts before it is made; it takes longer to seal than to list.
+	if err := c.hold(int64(wire.PackedGuess(v))); err != nil {
+		m.refused.note("memory", c.ID, c.remote)
+		return nil, err
+	}
+	return v, nil
 }
 
 // masterOpts returns the options that a minion's state runs depend on. The minion indexes all of

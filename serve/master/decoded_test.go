@@ -79,6 +79,30 @@ func TestDecodedSize(t *testing.T) {
 	}
 }
 
+// listing has many files.
+type listing []string
+
+func (l listing) Serve(context.Context, string, value.Map) (any, error) { return []string(l), nil }
+
+// TestListedSize: the list of files counts before its reply is sealed.
+func TestListedSize(t *testing.T) {
+	t.Parallel()
+	files := make(listing, 10_000)
+	for i := range files {
+		files[i] = "a/file/of/the/site"
+	}
+	k := newKit(t, func(_ *Options, d *Deps) { d.Files = files })
+	m := k.accept("m1")
+	for room, answered := range map[int64]bool{100_000: false, 400_000: true} {
+		before := refusedFor(t, k, "memory")
+		reply, err := k.Handle(t.Context(), Request{Payload: m.seal(dict("cmd", "_file_list"), nonce()),
+			Remote: netip.MustParseAddrPort("192.0.2.1:1234"), Sender: &fakeSender{room: room}})
+		if (err == nil && reply != nil) != answered || (refusedFor(t, k, "memory") > before) == answered {
+			t.Errorf("%d bytes: a reply of %d, %v", room, len(reply), err)
+		}
+	}
+}
+
 // sealedWith is a request in m's name under another key.
 func sealedWith(m *fakeMinion, key wire.Key) []byte {
 	return must(m.sender.SealRequest(wire.NewCrypticle(key),
