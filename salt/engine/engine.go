@@ -216,7 +216,7 @@ func (r *run) once(ctx context.Context, held *reign) error {
 		r.mu.Unlock()
 	}()
 	_, err := session.Call(ctx, pythonhost.Call{Kind: pythonhost.Engine, Fun: r.Module + ".start",
-		Kwargs: r.Options})
+		Kwargs: r.Options, Started: func() { held.lease(r) }})
 	return err
 }
 

@@ -112,6 +112,9 @@ func (c *child) Call(ctx context.Context, call pythonhost.Call) (any, error) {
 	if end != nil {
 		return nil, end(starts)
 	}
+	if call.Started != nil {
+		call.Started()
+	}
 	lease := time.NewTimer(time.Hour)
 	for {
 		select {
@@ -205,6 +208,14 @@ func TestOneAtATime(t *testing.T) {
 		c.elect("a")
 		wait(beat+time.Millisecond, "", "a leads in another term: b may have begun")
 		wait(takeover+time.Second, "a1", "and starts it again")
+
+		c.elect("b")
+		for w.on() != "b1" {
+			time.Sleep(time.Millisecond)
+		}
+		nodes["b"].set(func() { nodes["b"].frozen = time.Now().Add(time.Hour) })
+		c.elect("a")
+		wait(takeover+2*beat, "a1", "a starts it; b stood still as soon as it had started its own")
 		stop()
 		all.Wait()
 		if w.most != 1 {

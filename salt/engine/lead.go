@@ -127,13 +127,20 @@ func (g *reign) longer(at time.Time) {
 	g.mu.Lock()
 	g.asked = at
 	g.mu.Unlock()
-	if g.e.d.Alone {
+	for _, r := range g.e.all {
+		if !r.Everywhere {
+			g.lease(r)
+		}
+	}
+}
+
+// lease lets an engine run for the rest of the lease.
+func (g *reign) lease(r *run) {
+	if g == nil || g.e.d.Alone {
 		return
 	}
-	for _, r := range g.e.all {
-		if left := leaseTime - time.Since(at); !r.Everywhere && left > 0 {
-			r.lease(left)
-		}
+	if left := leaseTime - time.Since(g.since()); left > 0 {
+		r.lease(left)
 	}
 }
 

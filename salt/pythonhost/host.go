@@ -137,6 +137,8 @@ type Call struct {
 	// and data, for an event below Tag). Nil drops all.
 	JID, User, Tag string
 	Output         func(kind string, v any)
+	// Started is called once there is a child that Lease acts on. May be nil.
+	Started func()
 	// State is for a state function.
 	State *StateCall
 	// Retcode gets what a function of kind Module leaves in __context__["retcode"]. May be nil.
@@ -460,6 +462,9 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 	s.reload = false
 	s.at.Store(s.child)
 	defer s.at.Store(nil)
+	if c.Started != nil {
+		c.Started()
+	}
 	talk := &conversation{session: s, child: s.child, call: c, limit: s.h.opts.Timeout,
 		option: "python_timeout"}
 	if c.Limit > 0 {
