@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -191,6 +192,48 @@ func TestReactorAndSchedule(t *testing.T) {
 		all = append(all, marks...)
 		return marks
 	}
+	// across fires events on the master that stays, one after the other, during a fault of another.
+	across := func(prefix string, fault func()) {
+		t.Helper()
+		stop, fired := make(chan struct{}), make(chan []string, 1)
+		var count atomic.Int32
+		go func() {
+			var marks []string
+			tick := time.NewTicker(200 * time.Millisecond)
+			defer tick.Stop()
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					fired <- marks
+					return
+				case <-t.Context().Done():
+					return
+				case <-tick.C:
+				}
+				mark := fmt.Sprintf("%s %d", prefix, n)
+				marks = append(marks, mark)
+				if r, err := run(testOf(t), stays.programs.Run, "-c", stays.ConfDir, "event.send", "my/tag",
+					"{mark: "+mark+"}"); err != nil || r.Code != 0 {
+					t.Errorf("%v, %v", err, r)
+				}
+				count.Add(1)
+			}
+		}()
+		fired5 := func() error {
+			if n := count.Load(); n < 5 {
+				return fmt.Errorf("%d", n)
+			}
+			return nil
+		}
+		Eventually(t, 30*time.Second, "events are fired", fired5)
+		fault()
+		count.Store(0)
+		Eventually(t, 30*time.Second, "events are fired after it", fired5)
+		close(stop)
+		marks := <-fired
+		all = append(all, marks...)
+		once(prefix, marks...)
+	}
 	once("fired on every master", fromMasters("m", c.Masters...)...)
 	once("fired by minions", fromMinions("b")...)
 
@@ -227,12 +270,20 @@ func TestReactorAndSchedule(t *testing.T) {
 		return nil
 	})
 
-	dies.Kill(t)
+	across("while a follower dies", func() { dies.Kill(t) })
 	once("with a follower dead", fromMasters("follower", stays, lead)...)
 	dies.Run(t)
 	c.WaitReady(t, 60*time.Second, c.Masters...)
 	before := len(ticks(t, c))
-	lead.Kill(t)
+	across("while the leader dies", func() {
+		lead.Kill(t)
+		Eventually(t, 30*time.Second, "another one leads", func() error {
+			if now := c.Leader(t, stays); now == lead {
+				return fmt.Errorf("%s does", now.ID)
+			}
+			return nil
+		})
+	})
 	once("with the leader dead", fromMasters("leader", stays, dies)...)
 	Eventually(t, 60*time.Second, "the schedule goes on", func() error {
 		if n := len(ticks(t, c)); n < before+5 {
@@ -265,15 +316,17 @@ func TestReactorAndSchedule(t *testing.T) {
 			return nil
 		})
 	}
-	frozen.Freeze(t)
-	Eventually(t, 60*time.Second, "the schedule goes on without a frozen leader", func() error {
-		if n := len(ticks(t, c)); n < before+5 {
-			return fmt.Errorf("%d runs, %d before", n, before)
-		}
-		return nil
+	across("while the leader stands still", func() {
+		frozen.Freeze(t)
+		Eventually(t, 60*time.Second, "the schedule goes on without a frozen leader", func() error {
+			if n := len(ticks(t, c)); n < before+5 {
+				return fmt.Errorf("%d runs, %d before", n, before)
+			}
+			return nil
+		})
+		frozen.Thaw(t)
+		c.WaitReady(t, 60*time.Second, c.Masters...)
 	})
-	frozen.Thaw(t)
-	c.WaitReady(t, 60*time.Second, c.Masters...)
 
 	// Changes by operators hold on every master, also on one that was dead.
 	if r := lead.Runner(t, "reactor.add", "my/other",
