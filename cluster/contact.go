@@ -115,7 +115,8 @@ func (n *Node) answering(ctx context.Context, without string) (reachable, left i
 
 // mayServe reports whether a member may be acting on its state now: it answers, or it answered so
 // recently that it may not have noticed the leader's silence. A member that this process never
-// heard counts as heard at the start.
+// heard counts as heard at the start. One that has led, or followed another leader, may have been
+// ready by what only those heard of each other, so all count as heard when the leader changed.
 func (n *Node) mayServe(node string) bool {
 	if n.port.Alive(node) {
 		return true
@@ -123,6 +124,9 @@ func (n *Node) mayServe(node string) bool {
 	heard := n.port.LastHeard(node)
 	if heard.Before(n.started) {
 		heard = n.started
+	}
+	if r := n.reign.Load(); r != nil && heard.Before(r.since) {
+		heard = r.since
 	}
 	return time.Since(heard) < n.cfg.StaleLimit+2*contactEvery
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -229,4 +230,36 @@ func TestAStartThatCanCallNobody(t *testing.T) {
 	if _, led := n.Leader(); !led {
 		t.Error("it hears no leader")
 	}
+}
+
+// What a master waits for before it calls a change of keys done follows from how long others may be
+// ready: a silent one is ready anew from a change of the leader on.
+func TestSilentMayBeReadyAfterAChangeOfLeader(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	first := c.Leader()
+	next, silent := others(c, first)[0], others(c, first)[1]
+	index := propose(t, first, offer("web1"))
+	silent.Stop()
+	unconfirmed := func() []string {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		return first.ConfirmEverywhere(ctx, index)
+	}
+	c.Wait("nobody waits for one that is silent", func() error {
+		if un := unconfirmed(); len(un) > 0 {
+			return fmt.Errorf("unconfirmed: %v", un)
+		}
+		return nil
+	})
+	if _, err := first.TransferLeader(patience(t), next.ID); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait("it counts again", func() error {
+		if un := unconfirmed(); !slices.Contains(un, silent.ID) {
+			return fmt.Errorf("unconfirmed: %v", un)
+		}
+		return nil
+	})
 }

@@ -311,7 +311,7 @@ func (l *load) change(number int, m *master, id, action string) {
 		if warning := (*keystore.Warning)(nil); errors.As(err, &warning) {
 			err = nil
 		} else if err == nil && changed && action != "accept" && !i.crash.Load() {
-			l.revoked(m, id, index)
+			l.revoked(i, id, index)
 		}
 		return err
 	})
@@ -329,18 +329,22 @@ func (l *load) change(number int, m *master, id, action string) {
 	l.count(number, action, m, err, fmt.Sprint(changed))
 }
 
-// revoked checks that no master signs a minion in by memory from before a change at index, which
-// was answered without a warning.
-func (l *load) revoked(by *master, id string, index uint64) {
+// revoked checks that no member signs a minion in by memory from before a change at index, which
+// was answered without a warning. A master that was removed is no member, and needs a moment to
+// notice it.
+func (l *load) revoked(by *instance, id string, index uint64) {
 	l.mu.Lock()
 	l.acked["revoked"]++
 	l.mu.Unlock()
 	for _, i := range l.w.running() {
+		if _, member := by.node.State().MemberByNode(i.node.Self().Node); !member {
+			continue
+		}
 		ready := i.node.Ready()
 		k, accepted := i.keys.Accepted(id)
 		if ready && accepted && k.Index < index && i.node.State().AppliedIndex() < index && !i.crash.Load() {
 			l.w.fault("%s still accepts the key of %s of index %d; %s said that all serving masters applied index %d",
-				i.m.id, id, k.Index, by.id, index)
+				i.m.id, id, k.Index, by.m.id, index)
 		}
 	}
 }
