@@ -33,9 +33,12 @@ type trackedLog struct {
 
 	mu     sync.Mutex // guards the fields below
 	staged uint64
-	agreed uint64      // staged, of what is stored: the leader has the same entries up to here
-	failed error       // of a write since the last call of refusal
-	cut    []*raft.Log // the end that raft deleted, until entries were written in its place
+	agreed uint64 // staged, of what is stored: the leader has the same entries up to here
+	failed error  // of a write since the last call of refusal
+	// Entries after the first index, up to the second, came with a snapshot. What the log has there
+	// is from before, and raft keeps it; nobody compared it with the leader's.
+	skipped [2]uint64
+	cut     []*raft.Log // the end that raft deleted, until entries were written in its place
 }
 
 var _ raft.CommitTrackingLogStore = (*trackedLog)(nil)
@@ -115,6 +118,16 @@ func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 	return err
 }
 
+// skip notes that a snapshot was installed: see skipped.
+func (t *trackedLog) skip(before, index uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.skipped[1] > 0 {
+		before = min(before, t.skipped[0])
+	}
+	t.skipped = [2]uint64{before, index}
+}
+
 // cutAt returns the place of an entry in what was cut from the log; -1: it isn't there.
 func cutAt(cut []*raft.Log, index uint64) int {
 	if len(cut) == 0 || index < cut[0].Index || index > cut[len(cut)-1].Index {
@@ -137,6 +150,7 @@ func (t *trackedLog) DeleteRange(first, last uint64) error {
 	}
 	t.mu.Lock()
 	committed, cut := t.agreed, t.cut
+	uncompared := t.skipped[0] < first && first <= t.skipped[1]
 	t.mu.Unlock()
 	end := stored
 	if len(cut) > 0 {
@@ -148,7 +162,7 @@ func (t *trackedLog) DeleteRange(first, last uint64) error {
 	if t.applied != nil {
 		committed = max(committed, t.applied.Load())
 	}
-	if first <= committed {
+	if first <= committed && !uncompared {
 		if t.lacking != nil {
 			t.lacking(first)
 		}

@@ -68,3 +68,27 @@ func TestTrackedLog(t *testing.T) {
 		t.Errorf("raft is told %d %v", got, err)
 	}
 }
+
+// A snapshot may come to a master whose log ends with entries that only an earlier leader had. They
+// are no evidence that a majority was put back to older disks.
+func TestEntriesFromBeforeASnapshot(t *testing.T) {
+	t.Parallel()
+	var lacking []uint64
+	log := &trackedLog{LogStore: raft.NewInmemStore(), applied: new(atomic.Uint64),
+		lacking: func(index uint64) { lacking = append(lacking, index) }}
+	var entries []*raft.Log
+	for index := range uint64(7) {
+		entries = append(entries, &raft.Log{Index: index + 1, Term: 3})
+	}
+	if err := log.StoreLogs(entries); err != nil {
+		t.Fatal(err)
+	}
+	log.applied.Store(9)
+	log.skip(5, 9)
+	if err := log.DeleteRange(5, 7); err == nil || !slices.Equal(lacking, []uint64{5}) {
+		t.Errorf("an applied entry was deleted: %v, lacking %v", err, lacking)
+	}
+	if err := log.DeleteRange(6, 7); err != nil || len(lacking) != 1 {
+		t.Errorf("entries that were never applied stay: %v, lacking %v", err, lacking)
+	}
+}

@@ -30,6 +30,10 @@ type machine struct {
 	broken error     // why this master can't apply an entry; it applies nothing after it
 	onFail func(error)
 
+	// gets the last index applied before a snapshot was installed, and that of the snapshot; nil:
+	// nothing does
+	installed func(before, index uint64)
+
 	// receives checkpoints; nil while the log is replayed; must not block
 	onCheck func(index uint64, state *fsm.Snapshot)
 }
@@ -161,7 +165,9 @@ func (m *machine) restore(r io.ReadCloser) error {
 	}
 	index := m.state.AppliedIndex()
 	m.servers.Store(nil)
-	m.applied.Store(index)
+	if before := m.applied.Swap(index); before > 0 && m.installed != nil { // 0: at the start
+		m.installed(before, index)
+	}
 	m.mu.Lock()
 	close(m.moved)
 	m.moved = make(chan struct{})

@@ -263,7 +263,7 @@ func (n *Node) openRaft() error {
 	logs := &trackedLog{LogStore: cache, writing: n.cfg.Writing, refused: n.diskRefused,
 		applied: &n.machine.applied, lacking: n.othersPutBack, patient: n.cfg.hangsAfter(),
 		wrote: func(took time.Duration) { n.logSync.Observe(took.Seconds()) }}
-	n.logs = logs
+	n.logs, n.machine.installed = logs, logs.skip
 	err = n.replay(logs, snapshots)
 	if err == nil {
 		err = n.checkClusterID()
