@@ -355,8 +355,10 @@ func testHeavyTargets(t *testing.T, m *subject) {
 		}
 	}
 	for range 2 * len(heavy) {
-		if r := <-replies; !strings.HasSuffix(r, ": {} <nil>") &&
-			!strings.HasSuffix(r, ":  <nil>") {
+		r := <-replies
+		// A mine that could not be read for want of a turn has no reply: {} would be an empty one.
+		unread := strings.HasPrefix(r, "_mine_get of ") && strings.Contains(r, " connection closed: ")
+		if !strings.HasSuffix(r, ": {} <nil>") && !strings.HasSuffix(r, ":  <nil>") && !unread {
 			t.Error(r)
 		}
 	}
