@@ -373,14 +373,23 @@ func (s *State) KeysVersion() uint64 {
 // list.
 func (s *State) Keys() ([]Key, uint64) {
 	s.mu.RLock()
+	out, version := s.copyKeys(), s.keysAt
+	s.mu.RUnlock()
+	sortKeys(out)
+	return out, version
+}
+
+// copyKeys returns all keys, in no order. Its caller holds mu.
+func (s *State) copyKeys() []Key {
 	out := make([]Key, 0, len(s.keys))
 	for _, k := range s.keys {
 		out = append(out, *k)
 	}
-	version := s.keysAt
-	s.mu.RUnlock()
-	sort.Slice(out, func(i, j int) bool { return out[i].ID < out[j].ID })
-	return out, version
+	return out
+}
+
+func sortKeys(keys []Key) {
+	sort.Slice(keys, func(i, j int) bool { return keys[i].ID < keys[j].ID })
 }
 
 // DeniedIDs returns the ids with denied keys, sorted.

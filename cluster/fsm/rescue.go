@@ -3,7 +3,6 @@ package fsm
 import (
 	"bytes"
 	"maps"
-	"sort"
 	"time"
 )
 
@@ -25,7 +24,7 @@ type Saved struct {
 // Saved returns the part of the state that a backup keeps, and the index that all of it is of.
 func (s *State) Saved() (Saved, uint64) {
 	out, index := s.saved()
-	sort.Slice(out.Keys, func(i, j int) bool { return out.Keys[i].ID < out.Keys[j].ID })
+	sortKeys(out.Keys)
 	return out, index
 }
 
@@ -35,11 +34,7 @@ func (s *State) saved() (out Saved, index uint64) {
 	out = Saved{
 		ClusterKey: s.cluster.ClusterKey, AES: string(s.aes.active.Secret),
 		Session: s.session.active.Secret,
-		Denied:  maps.Clone(s.denied), Reactors: s.reactors,
-	}
-	out.Keys = make([]Key, 0, len(s.keys))
-	for _, k := range s.keys {
-		out.Keys = append(out.Keys, *k)
+		Keys:    s.copyKeys(), Denied: maps.Clone(s.denied), Reactors: s.reactors,
 	}
 	for _, name := range sortedNames(s.scheduled) {
 		e := s.scheduled[name]

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
+	"sync"
 
 	"clustermaster/value"
 )
@@ -32,6 +34,8 @@ func (r root) String() string { return [roots]string{"grains", "pillar", "opts",
 type parts struct {
 	from [roots]value.Map
 	made [roots]part
+	// hasSDB reports whether the context has an address of sdb.
+	hasSDB func() bool
 }
 
 func newParts(src Source, c Context) *parts {
@@ -41,7 +45,10 @@ func newParts(src Source, c Context) *parts {
 			vars = vars.Set(name, v.Value)
 		}
 	}
-	return &parts{from: [roots]value.Map{c.Grains, c.Pillar, c.Opts, vars}}
+	from := [roots]value.Map{c.Grains, c.Pillar, c.Opts, vars}
+	return &parts{from: from, hasSDB: sync.OnceValue(func() bool {
+		return slices.ContainsFunc(from[:], func(m value.Map) bool { return mentions(m, "sdb://") })
+	})}
 }
 
 func (p *parts) get(r root) (part, error) {

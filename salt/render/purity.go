@@ -29,7 +29,7 @@ var pure = map[string]bool{
 func isPure(fun string, args []any, kwargs value.Map, p *parts) bool {
 	switch fun {
 	case "config.get", "config.option":
-		return !slices.ContainsFunc(p.from[:], func(m value.Map) bool { return mentions(m, "sdb://") })
+		return !p.hasSDB()
 	case "match.filter_by":
 		return !mentions(args, "N@", "nodegroup") && !mentions(kwargs, "N@", "nodegroup")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
@@ -292,7 +293,7 @@ func (r *Rights) allowOne(fun string, args []any, covers func(string) (bool, err
 	if fun == findJob {
 		return Anywhere, nil
 	}
-	where := Nowhere
+	where, argsFit := Nowhere, minionsArgs(args)
 	for _, entry := range r.list {
 		switch entry := entry.(type) {
 		case string:
@@ -304,7 +305,7 @@ func (r *Rights) allowOne(fun string, args []any, covers func(string) (bool, err
 				continue
 			}
 			tgt, _ := entry[0].Key.(string)
-			if tgt != everyMinion && where == Here || !allowedBy(entry[0].Value, fun, args) {
+			if tgt != everyMinion && where == Here || !fulfilled(entry[0].Value, fun, argsFit) {
 				continue
 			}
 			is, err := covers(tgt)
@@ -324,13 +325,17 @@ func (r *Rights) allowOne(fun string, args []any, covers func(string) (bool, err
 // everyMinion is the target of an entry that limits functions, not minions.
 const everyMinion = "*"
 
-// allowedBy matches a function and its arguments with conditions: patterns of functions, or maps
-// from such patterns to conditions on the arguments.
-func allowedBy(conditions any, fun string, args []any) bool {
-	positional, kwargs, certain := asMinions(args)
-	return fulfilled(conditions, fun, func(c any) bool {
-		return certain && argsAllowed(c, positional, kwargs)
-	})
+// minionsArgs returns the test of conditions on arguments that go to minions. It reads them when it
+// is first called: most rights have no such conditions.
+func minionsArgs(args []any) func(conditions any) bool {
+	var positional []any
+	var kwargs value.Map
+	var certain bool
+	read := sync.OnceFunc(func() { positional, kwargs, certain = asMinions(args) })
+	return func(conditions any) bool {
+		read()
+		return certain && argsAllowed(conditions, positional, kwargs)
+	}
 }
 
 // asMinions tells keyword arguments from others as minions do (load_args_and_kwargs): each map
@@ -396,7 +401,8 @@ func foreign(s string) bool {
 	return beyond
 }
 
-// fulfilled matches a function with conditions, and asks argsFit about those on its arguments.
+// fulfilled matches a function with conditions: patterns of functions, or maps from such patterns
+// to conditions on the arguments, about which it asks argsFit.
 func fulfilled(conditions any, fun string, argsFit func(conditions any) bool) bool {
 	for _, c := range listOf(conditions) {
 		switch c := c.(type) {

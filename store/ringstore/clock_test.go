@@ -53,8 +53,8 @@ func TestWritesFollowThoseOfAFastClock(t *testing.T) {
 	}
 }
 
-// A clock was far ahead, and several writes at one moment must beat its version. Each gets a
-// version of its own: if two had the same, each owner would keep the one that reached it first.
+// A clock was far ahead, and several writes at one moment must beat its version. No two get the
+// same version: owners would disagree, as each keeps the write that arrives first.
 func TestWritesThatAreRaisedDiffer(t *testing.T) {
 	t.Parallel()
 	clock := &shiftClock{}
