@@ -48,6 +48,9 @@ type Item struct {
 	At    uint64 // place in the queue
 }
 
+// size is what an item counts.
+func (i Item) size() int64 { return int64(len(i.Value)) + perItem }
+
 // Box is a set of queues on disk. It is safe for concurrent use.
 type Box struct {
 	db   *pebble.DB
@@ -276,7 +279,11 @@ func (b *Box) giveWay(size int64) error {
 			if err != nil {
 				return err
 			}
-			if err := b.discard(name, items, b.bytes-want); err != nil {
+			enough := 0
+			for size := int64(0); enough < len(items) && size < b.bytes-want; enough++ {
+				size += items[enough].size()
+			}
+			if err := b.move(name, items[:enough], ""); err != nil {
 				return err
 			}
 		}
@@ -286,29 +293,6 @@ func (b *Box) giveWay(size int64) error {
 				"component", "outbox", "queue", name, "n", n, "waiting", b.queues[name].count)
 		}
 	}
-	return nil
-}
-
-// discard removes the first items of a queue that have so many bytes. The caller holds mu.
-func (b *Box) discard(name string, items []Item, bytes int64) error {
-	batch := b.db.NewBatch()
-	defer batch.Close()
-	var size int64
-	for n, i := range items {
-		if size >= bytes {
-			items = items[:n]
-			break
-		}
-		size += int64(len(i.Value)) + perItem
-		if err := batch.Delete(itemKey(name, i.At), nil); err != nil {
-			return fmt.Errorf("take from queue %s: %w", name, err)
-		}
-	}
-	if err := batch.Commit(pebble.NoSync); err != nil {
-		return fmt.Errorf("take from queue %s: %w", name, err)
-	}
-	q := b.queue(name)
-	q.count, q.bytes, b.bytes = q.count-len(items), q.bytes-size, b.bytes-size
 	return nil
 }
 
@@ -398,21 +382,39 @@ func (b *Box) SetAside(name string, items ...Item) error { return b.remove(name,
 func (b *Box) remove(name string, items []Item, aside bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	q, to := b.queue(name), new(queue)
+	counter, to := b.m.taken, ""
 	if aside {
-		to = b.queue(Aside(name))
+		counter = b.m.aside
+		size := b.asideBytes()
+		for _, i := range items {
+			size += i.size()
+		}
+		if size <= b.opts.Size/4 {
+			to = Aside(name)
+		}
 	}
-	var size int64
-	for _, i := range items {
-		size += int64(len(i.Value)) + perItem
+	if err := b.move(name, items, to); err != nil {
+		return err
 	}
-	kept := aside && b.asideBytes()+size <= b.opts.Size/4
+	counter.WithLabelValues(name).Add(float64(len(items)))
+	return nil
+}
+
+// move removes items from a queue and appends them to another one; "" for none. The caller holds
+// mu.
+func (b *Box) move(name string, items []Item, to string) error {
+	into := new(queue)
+	if to != "" {
+		into = b.queue(to)
+	}
 	batch := b.db.NewBatch()
 	defer batch.Close()
+	var size int64
 	for n, i := range items {
+		size += i.size()
 		err := batch.Delete(itemKey(name, i.At), nil)
-		if kept && err == nil {
-			err = batch.Set(itemKey(Aside(name), to.next+uint64(n)), i.Value, nil)
+		if to != "" && err == nil {
+			err = batch.Set(itemKey(to, into.next+uint64(n)), i.Value, nil)
 		}
 		if err != nil {
 			return fmt.Errorf("take from queue %s: %w", name, err)
@@ -421,20 +423,12 @@ func (b *Box) remove(name string, items []Item, aside bool) error {
 	if err := batch.Commit(pebble.NoSync); err != nil {
 		return fmt.Errorf("take from queue %s: %w", name, err)
 	}
-	q.count -= len(items)
-	q.bytes -= size
-	counter := b.m.taken
-	if aside {
-		counter = b.m.aside
-	}
-	counter.WithLabelValues(name).Add(float64(len(items)))
-	if !kept {
+	q := b.queue(name)
+	q.count, q.bytes = q.count-len(items), q.bytes-size
+	into.next, into.count, into.bytes = into.next+uint64(len(items)), into.count+len(items), into.bytes+size
+	if to == "" {
 		b.bytes -= size
-		return nil
 	}
-	to.next += uint64(len(items))
-	to.count += len(items)
-	to.bytes += size
 	return nil
 }
 
