@@ -240,6 +240,7 @@ func (b *bound) Call(ctx context.Context, m modules.Minion, fun string, args []a
 	if err := b.f.available(); err != nil {
 		return nil, fmt.Errorf("function %s: %w; %w", fun, modules.ErrUnknown, err)
 	}
+	render.Impure(ctx) // also a function that is, for the part of it that is built in
 	v, err := b.of(m, false).Call(ctx, pythonhost.Call{Kind: pythonhost.Module, Fun: fun,
 		Args: args, Kwargs: kwargs, Retcode: modules.Retcode(ctx)})
 	if errors.Is(err, pythonhost.ErrUnknown) {

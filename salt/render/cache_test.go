@@ -199,6 +199,14 @@ func (h *changingHost) HasFunction(_ context.Context, name string) bool {
 	return !strings.HasPrefix(name, "site") || h.site
 }
 
+func (h *changingHost) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any,
+	error) {
+	if _, other := kwargs.Get("pillarenv"); other {
+		Impure(ctx)
+	}
+	return h.countedHost.Call(ctx, fun, args, kwargs)
+}
+
 // TestCacheOfWhatChanges: a render is not kept if its result can change with an equal context.
 func TestCacheOfWhatChanges(t *testing.T) {
 	t.Parallel()
@@ -218,6 +226,8 @@ func TestCacheOfWhatChanges(t *testing.T) {
 		{"{{ salt['match.filter_by']({'N@web': 1}) }}", plain, false},
 		{"{{ salt['match.filter_by']({'web': 1}, tgt_type='nodegroup') }}", plain, false},
 		{"{{ ifelse('web* and N@web', 1, 2) }}", plain, false},
+		{"{{ salt['pillar.get']('x', pillarenv='other') }}", plain, false},
+		{"{{ salt['pillar.get']('x') }}", plain, true},
 		{"{{ 'grains.get' in salt }}{{ salt.grains.get('os') }}", plain, true},
 		{"{{ salt['config.get']('x') }}{{ salt['config.option']('x') }}", plain, true},
 		{"{{ salt['match.filter_by']({'G@os:Debian': 1}) }}{{ ifelse('web*', 1, 2) }}", plain, true},

@@ -126,7 +126,7 @@ type reply struct {
 	value  any
 	notes  value.Map // of kind jinja: keys, and whether it was impure
 	files  []dependency
-	impure bool // it called a function that is not pure, or asked whether it exists
+	impure bool // it called a function that is not pure, or asked whether one exists
 }
 
 // render runs q in the worker. If the worker can't be used again, reason says why.
@@ -286,6 +286,14 @@ type conversationKey struct{}
 func nested(ctx context.Context) *conversation {
 	c, _ := ctx.Value(conversationKey{}).(*conversation)
 	return c
+}
+
+// Impure notes that the call of a Host under way depends on more than the Context, so that the
+// render is not kept.
+func Impure(ctx context.Context) {
+	if c := nested(ctx); c != nil {
+		c.calls = true
+	}
 }
 
 // render runs a request for a function that the worker waits for. It can't take another worker: all
