@@ -145,29 +145,39 @@ func TestShippedBalancer(t *testing.T) {
 			})
 		}
 	}
-	// loses changes the answers of a master, and expects open sessions of master n to end soon.
-	loses := func(n int, change func()) {
+	// hold opens a session of each kind on master n.
+	hold := func(n int) (held []net.Conn) {
 		t.Helper()
-		var held []net.Conn
 		for _, port := range []int{PublishPort, RequestPort} {
 			for got := 0; got != n; {
 				conn, at, err := session(base.Balancer(), port)
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer conn.Close()
+				t.Cleanup(func() { conn.Close() })
 				if got = at; got == n {
 					held = append(held, conn)
 				}
 			}
 		}
+		return held
+	}
+	// open reports whether a session is, at the deadline.
+	open := func(conn net.Conn, deadline time.Time) bool {
+		t.Helper()
+		if err := conn.SetReadDeadline(deadline); err != nil {
+			t.Fatal(err)
+		}
+		_, err := conn.Read(make([]byte, 1))
+		return os.IsTimeout(err)
+	}
+	// loses changes the answers of a master, and expects open sessions of master n to end soon.
+	loses := func(n int, held []net.Conn, change func()) {
+		t.Helper()
 		start := time.Now()
 		change()
 		for i, conn := range held {
-			if err := conn.SetReadDeadline(start.Add(4 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+			if open(conn, start.Add(6*time.Second)) {
 				t.Errorf("session %d on master%d is still open after %v", i, n, time.Since(start))
 			}
 		}
@@ -175,20 +185,60 @@ func TestShippedBalancer(t *testing.T) {
 	}
 
 	reach("all masters get sessions", 1, 2, 3)
-	loses(1, func() { fakes[0].ready.Store(false) })
+	loses(1, hold(1), func() { fakes[0].ready.Store(false) })
 	reach("a master that isn't ready gets none", 2, 3)
-	loses(2, func() { fakes[1].hung.Store(true) })
+	loses(2, hold(2), func() { fakes[1].hung.Store(true) })
 	reach("a master that hangs gets none", 3)
+	// The sessions of the last ready one end when it isn't, but there is always one that serves.
+	stop := make(chan struct{})
+	served := make(chan error)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				served <- nil
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			conn, _, err := session(base.Balancer(), PublishPort)
+			if err != nil {
+				served <- err
+				return
+			}
+			conn.Close()
+		}
+	}()
 	fakes[2].ready.Store(false)
 	reach("with none ready, those alive serve", 1, 3)
+	close(stop)
+	if err := <-served; err != nil {
+		t.Errorf("no master served for a moment: %v", err)
+	}
 	fakes[2].live.Store(false)
 	reach("the only one left serves", 1)
-	// It may be drained later, or lose its quorum, and live on: no check would end these sessions.
-	loses(1, func() {
+
+	// Sessions that were made while no master was ready: they end if another one is ready, ...
+	lost := hold(1)
+	loses(1, lost, func() {
 		fakes[2].live.Store(true)
 		fakes[2].ready.Store(true)
 	})
 	reach("one that is ready again takes over", 3)
+	// ... and go on with one that is ready again, until it isn't.
+	fakes[2].ready.Store(false)
+	fakes[2].live.Store(false)
+	reach("it is the only one left once more", 1)
+	kept := hold(1)
+	fakes[0].ready.Store(true)
+	fakes[2].live.Store(true)
+	fakes[2].ready.Store(true)
+	reach("both are ready", 1, 3)
+	for i, conn := range kept {
+		if !open(conn, time.Now().Add(time.Second)) {
+			t.Errorf("session %d ended though its master is ready", i)
+		}
+	}
+	loses(1, kept, func() { fakes[0].ready.Store(false) })
 }
 
 func TestFillIn(t *testing.T) {
