@@ -108,6 +108,21 @@ func (b *Balancer) ask(command string) ([]string, error) {
 	return lines, s.Err()
 }
 
+// Sessions counts the open sessions of a server.
+func (b *Balancer) Sessions(backEnd, server string) (int, error) {
+	lines, err := b.ask("show stat")
+	if err != nil {
+		return 0, err
+	}
+	for _, line := range lines {
+		if cols := strings.Split(line, ","); len(cols) > 4 && cols[0] == backEnd &&
+			cols[1] == server {
+			return strconv.Atoi(cols[4])
+		}
+	}
+	return 0, fmt.Errorf("no server %s of %s", server, backEnd)
+}
+
 // Up returns, for each back end whose name starts with prefix, the masters (numbers from 1) that
 // the balancer sees up; those that serve if none is ready don't count.
 func (b *Balancer) Up(prefix string) (map[string][]int, error) {

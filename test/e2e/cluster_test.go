@@ -92,6 +92,7 @@ func TestAllMastersEnd(t *testing.T) {
 		{"WholeClusterStopAndStart", testStopAndStart},
 		{"SingleSurvivor", testSingleSurvivor},
 		{"FounderWiped", testFounderWiped},
+		{"SurvivorIsDrained", testSurvivorIsDrained},
 	})
 }
 
@@ -506,4 +507,32 @@ func testFounderWiped(t *testing.T, c *Cluster) {
 	}
 	pingAll(t, c)
 	noSignIns(t, c, offsets)
+}
+
+// testSurvivorIsDrained: the minions that came to the survivor while no master was ready leave it
+// when it is drained.
+func testSurvivorIsDrained(t *testing.T, c *Cluster) {
+	by, survivor := c.Masters[0], c.Masters[2]
+	sessions := func() int {
+		n, err := c.Balancer.Sessions("publish_masters", survivor.ID+":alive")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := sessions(); n < len(c.Minions) {
+		t.Fatalf("the survivor has %d minions of that time, want all %d", n, len(c.Minions))
+	}
+	order(t, by, "cluster.drain", survivor.ID)
+	Eventually(t, 10*time.Second, "the minions leave the survivor", func() error {
+		if n := sessions(); n > 0 {
+			return fmt.Errorf("%d are there", n)
+		}
+		return nil
+	})
+	Eventually(t, 30*time.Second, "all minions answer",
+		func() error { return answersAll(t, c, by) })
+	order(t, by, "cluster.undrain", survivor.ID)
+	c.WaitReady(t, 60*time.Second, c.Masters...)
+	pingAll(t, c)
 }
