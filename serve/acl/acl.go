@@ -340,7 +340,7 @@ func minionsArgs(args []any) func(conditions any) bool {
 
 // asMinions tells keyword arguments from others as minions do (load_args_and_kwargs): each map
 // marked with __kwarg__ holds some, and each text such as name=value is one. Not certain: one is
-// given twice, or releases of Python may differ about its name.
+// given twice, releases of Python may differ about its name, or its aliases make it too large.
 func asMinions(args []any) (positional []any, kwargs value.Map, certain bool) {
 	named := make(map[string]bool)
 	certain = true
@@ -370,7 +370,9 @@ func asMinions(args []any) (positional []any, kwargs value.Map, certain bool) {
 			before, _, cut := strings.Cut(arg, "=")
 			certain = certain && !(cut && foreign(before))
 			if name, text, is := yaml11.SplitKwarg(arg); is {
-				add(name, yaml11.ParseArg(text))
+				v, err := yaml11.ReadArg(text)
+				certain = certain && err == nil
+				add(name, v)
 				continue
 			}
 		}

@@ -253,6 +253,24 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+// TestAliases: a minion reads a text with aliases as a value, which may be far larger.
+func TestAliases(t *testing.T) {
+	t.Parallel()
+	rights := acl.FromList([]any{value.Map{{Key: "*", Value: value.Map{{Key: "state.sls",
+		Value: value.Map{{Key: "kwargs", Value: value.Map{{Key: "saltenv", Value: `\[`}}}}}}}}})
+	for text, want := range map[string]acl.Cover{
+		"[&a base, *a]": acl.Anywhere,
+		"[&a [*a]]":     acl.Nowhere,
+		"[&a " + strings.Repeat("A", 1<<14) + strings.Repeat(",*a", 1<<12) + "]": acl.Nowhere,
+	} {
+		got, err := rights.Allow(t.Context(), acl.Order{Funs: []string{"state.sls"},
+			Args: []any{"saltenv=" + text}, Minions: known}, minions)
+		if got != want || err != nil {
+			t.Errorf("%.20s: %v, %v, want %v", text, got, err, want)
+		}
+	}
+}
+
 // askSalt gives questions to Salt's own access control.
 func askSalt[Q any](t *testing.T, all []Q) []any {
 	t.Helper()

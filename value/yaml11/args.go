@@ -1,6 +1,7 @@
 package yaml11
 
 import (
+	"errors"
 	"math/big"
 	"slices"
 	"strings"
@@ -12,50 +13,61 @@ import (
 // ParseArg turns one command-line argument into the value that Salt sends (salt/utils/args.py,
 // yamlify_arg). Text that does not read as one of Salt's plain values stays unchanged.
 func ParseArg(s string) any {
+	v, _ := ReadArg(s)
+	return v
+}
+
+// ReadArg is ParseArg with an error where the text stays only because its aliases make a value too
+// large or too deep: Salt takes that value.
+func ReadArg(s string) (any, error) {
 	trimmed := strings.TrimFunc(s, value.IsSpace)
 	switch trimmed {
 	case "", "---", "...":
-		return s
+		return s, nil
 	}
 	if strings.Contains(s, "_") && strings.Trim(trimmed, "0123456789_") == "" {
-		return s
+		return s, nil
 	}
 	if strings.ContainsAny(s, "\t\r\n") {
-		return s
+		return s, nil
 	}
 	if s == "None" {
-		return nil
+		return nil, nil
 	}
-	v, err := Load([]byte(s))
-	if err != nil {
-		return s
+	doc, err := load([]byte(s), argNodesPerByte*len(s))
+	var e *Error
+	switch {
+	case errors.As(err, &e) && (e.TooLarge || e.TooDeep):
+		return s, err
+	case err != nil:
+		return s, nil
 	}
 	comment := strings.Contains(s, "#")
-	switch v := v.(type) {
+	switch v := doc.Value.(type) {
 	case nil:
 		if comment || s == "!" {
-			return s
+			return s, nil
 		}
-		return nil
+		return nil, nil
 	case string:
 		if comment || v == "" && (s == "|" || s == "!") {
-			return s
+			return s, nil
 		}
-		return v
+		return v, nil
 	case value.Map:
 		if !comment && !strings.HasPrefix(s, "{") {
-			return s
+			return s, nil
 		}
-		return v
+		return v, nil
 	case []any:
 		if !comment && !strings.HasPrefix(s, "[") {
-			return s
+			return s, nil
 		}
-		return v
+		return v, nil
 	case bool, int64, uint64, float64, *big.Int:
-		return v
+		return v, nil
 	}
-	return s
+	return s, nil
 }
 
 // ParseArgs splits the words of a command line into positional values and

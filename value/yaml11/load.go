@@ -17,11 +17,13 @@ import (
 )
 
 // A document may repeat values by alias, so a short text can mean a huge value. Constructed nodes
-// count towards these bounds.
+// count towards these bounds, with their text, which whoever packs or prints the value copies.
 const (
-	maxDepth      = 1000
-	freeNodes     = 100_000
-	nodesPerBytes = 16
+	maxDepth        = 1000
+	freeNodes       = 100_000
+	nodesPerBytes   = 16
+	argNodesPerByte = 4  // of an argument; without aliases it has less than two
+	nodeText        = 16 // bytes of text that count as a node
 )
 
 // Document is a loaded document with the lines of its top-level keys.
@@ -38,11 +40,15 @@ func Load(b []byte) (any, error) {
 
 // LoadDocument reads one document and keeps the lines of its top-level keys.
 func LoadDocument(b []byte) (Document, error) {
+	return load(b, freeNodes+nodesPerBytes*len(b))
+}
+
+func load(b []byte, budget int) (Document, error) {
 	root, err := parse(b)
 	if err != nil || root == nil {
 		return Document{}, err
 	}
-	l := &loader{source: b, budget: freeNodes + nodesPerBytes*len(b)}
+	l := &loader{source: b, budget: budget}
 	v, err := l.construct(root, 0)
 	if err != nil {
 		return Document{}, err
@@ -127,8 +133,9 @@ func (l *loader) construct(n *yaml.Node, depth int) (any, error) {
 		return nil, err
 	}
 	if depth > maxDepth {
-		return nil, fault(n, "nested deeper than %d levels, or an alias inside its own anchor",
-			maxDepth)
+		err := fault(n, "nested deeper than %d levels, or an alias inside its own anchor", maxDepth)
+		err.TooDeep = true
+		return nil, err
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -143,8 +150,9 @@ func (l *loader) construct(n *yaml.Node, depth int) (any, error) {
 	return nil, fault(n, "unexpected node")
 }
 
-// tag returns the node's own tag; without one, its plain text decides.
+// tag returns the node's own tag; without one, its plain text decides. It counts the node's text.
 func (l *loader) tag(n *yaml.Node) string {
+	l.budget -= len(n.Value) / nodeText
 	if n.Style&yaml.TaggedStyle != 0 {
 		return n.Tag
 	}
@@ -314,7 +322,9 @@ func (l *loader) flatten(n *yaml.Node, depth int) ([]entry, error) {
 	var own, merged []entry
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if l.budget--; l.budget < 0 {
-			return nil, fault(n, "merge keys make this document too large")
+			err := fault(n, "merge keys make this document too large")
+			err.TooLarge = true
+			return nil, err
 		}
 		k, v := target(n.Content[i]), target(n.Content[i+1])
 		if k.Kind == yaml.ScalarNode && l.tag(k) == tagValue {

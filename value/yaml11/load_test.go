@@ -72,6 +72,14 @@ func TestLoadBoundsAliases(t *testing.T) {
 		!strings.Contains(err.Error(), "too large") || v != nil {
 		t.Errorf("ten to the tenth nodes: got %v, %v", v, err)
 	}
+	text := "[&a " + strings.Repeat("A", 1<<16) + strings.Repeat(",*a", 1<<15) + "]" // 2 GiB
+	var e *Error
+	if _, err := Load([]byte(text)); !errors.As(err, &e) || !e.TooLarge {
+		t.Errorf("repeated text: got %v", err)
+	}
+	if v, err := ReadArg(text); err == nil || v != text || ParseArg(text) != text {
+		t.Errorf("repeated text as argument: got %.20v, %v", v, err)
+	}
 }
 
 func TestParseArgsKeepsText(t *testing.T) {

@@ -10,6 +10,7 @@ type Error struct {
 	Line, Column int // from 1; 0 where the parser gives none
 	Problem      string
 	TooLarge     bool // it expands to more than Load allows for a document of its length
+	TooDeep      bool // it is nested too deep, perhaps by an alias inside its own anchor
 }
 
 func (e *Error) Error() string {
