@@ -177,8 +177,8 @@ func mayGroupWrite(info fs.FileInfo) bool {
 }
 
 // lines returns the file's lines, trimmed, without empty ones and comments; nil for none. It
-// ignores a file that other users may write to. While the file can't be read, the lines are those
-// that were read before; known is false if there are none.
+// ignores a file that other users may write to. While the file can't be read, the lines are none,
+// or of a file that rejects those that were read before; known is false if there are none.
 func (f *signFile) lines() (lines *signLines, known bool) {
 	if f.path == "" {
 		return nil, true
@@ -207,12 +207,15 @@ func (f *signFile) lines() (lines *signLines, known bool) {
 	return lines, true
 }
 
-// unread returns the lines that were read before the file could not be. The caller holds mu.
+// unread returns the lines of a file that cannot be read. The caller holds mu.
 func (f *signFile) unread(err error) (lines *signLines, known bool) {
 	if !f.failing {
 		f.log.Warn("auto-sign file cannot be read; check its owner", "path", f.path, "err", err)
 	}
 	f.failing = true
+	if !f.rejects { // they may have been taken out
+		return nil, false
+	}
 	return f.cached, f.cached != nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"clustermaster/keystore"
 	"clustermaster/salt/target"
+	"clustermaster/value"
 )
 
 // TestStubsAreFiles: a stub that is a link or a folder accepts nobody, for who may write only there
@@ -88,6 +89,41 @@ func TestRejectFileThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	decides("empty", a, keystore.AutoAccept, keystore.AutoAccept)
+}
+
+// TestAcceptFilesThatCannotBeRead: ids that were taken out of them must wait for an operator.
+func TestAcceptFilesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	grains := filepath.Join(dir, "grains")
+	if err := os.Mkdir(grains, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, o := range map[string]Options{
+		filepath.Join(dir, "sign"):    {AutosignFile: filepath.Join(dir, "sign")},
+		filepath.Join(grains, "role"): {AutosignGrainsDir: grains},
+	} {
+		a := newAutosign(o, slog.New(slog.DiscardHandler))
+		decides := func(when string, want keystore.Auto) {
+			t.Helper()
+			got, _ := a.decide("web", value.Map{{Key: "role", Value: "web"}}, time.Now())
+			if got != want {
+				t.Errorf("%s %s: %v, want %v", path, when, got, want)
+			}
+		}
+		if err := os.WriteFile(path, []byte("web\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		decides("with its line", keystore.AutoAccept)
+		if err := errors.Join(os.Remove(path), os.Symlink(path, path)); err != nil { // a circle
+			t.Fatal(err)
+		}
+		decides("unread", keystore.AutoNone)
+		if err := errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		decides("empty", keystore.AutoNone)
+	}
 }
 
 // TestSignLines: the quick forms of lines match what the lines themselves match as an id, a shell
