@@ -24,6 +24,34 @@ func TestSaltfile(t *testing.T) {
 	}
 }
 
+// TestAbsolute: a master that leaves its folder finds its files again.
+func TestAbsolute(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("HOME", "/home/x")
+	for _, tt := range []struct {
+		given, want     masterFlags
+		folder, file    string // of the environment
+		wants, wantFile string
+	}{
+		{given: masterFlags{configDir: "a", pidFile: "b", logFile: "c/d"},
+			want: masterFlags{configDir: dir + "/a", pidFile: dir + "/b", logFile: dir + "/c/d"}},
+		{given: masterFlags{configDir: "~/a", pidFile: "/b", logFile: "udp://h:514"},
+			want: masterFlags{configDir: "/home/x/a", pidFile: "/b", logFile: "udp://h:514"}},
+		{folder: "a", wants: dir + "/a"},
+		{folder: "~/a", wants: "/home/x/a", file: "b", wantFile: dir + "/b"},
+	} {
+		t.Setenv("SALT_CONFIG_DIR", tt.folder)
+		t.Setenv("SALT_MASTER_CONFIG", tt.file)
+		f := tt.given
+		err := f.absolute()
+		folder, file := os.Getenv("SALT_CONFIG_DIR"), os.Getenv("SALT_MASTER_CONFIG")
+		if err != nil || f != tt.want || folder != tt.wants || file != tt.wantFile {
+			t.Errorf("%+v: %+v, %q, %q, %v", tt, f, folder, file, err)
+		}
+	}
+}
+
 // An unknown flag is refused in the words of Salt's commands.
 func TestUnknownFlags(t *testing.T) {
 	t.Parallel()

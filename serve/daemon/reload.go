@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -39,9 +40,9 @@ var ofLogging = []string{
 	"log_level_logfile", "log_rotate_backup_count", "log_rotate_max_bytes",
 }
 
-// reload leaves everything as it is if the configuration has an error, or a file of it can't be
-// read. It always reopens the log file, which logrotate may have renamed. One reload follows the
-// other.
+// reload leaves everything as it is if the configuration has an error, its main file has
+// disappeared, or a file of it can't be read. It always reopens the log file, which logrotate may
+// have renamed. One reload follows the other.
 func (r *reloader) reload() {
 	now, warnings, err := config.Load(r.flags.configDir, os.Getenv)
 	if err = errors.Join(err, config.Broken(warnings)); err == nil {
@@ -51,6 +52,10 @@ func (r *reloader) reload() {
 	defer r.mu.Unlock()
 	var changed, live []string
 	var use []func()
+	if main := r.opts.ConfFile; err == nil && slices.Contains(r.opts.Files(), main) &&
+		!slices.Contains(now.Files(), main) {
+		err = fmt.Errorf("%s has disappeared; write it again, an empty one for the defaults", main)
+	}
 	if err == nil {
 		changed, live, use, err = r.prepare(now)
 	}

@@ -106,6 +106,27 @@ func TestBrokenInclude(t *testing.T) {
 	}
 }
 
+// TestMainFileDisappears: the rights in it stay in force until it is there again.
+func TestMainFileDisappears(t *testing.T) {
+	dir := t.TempDir()
+	main := filepath.Join(dir, "master")
+	write(t, main, "log_file: ''\npublisher_acl_blacklist: {modules: [cmd.run]}\n")
+	r, said := running(t, dir)
+	if err := os.Remove(main); err != nil {
+		t.Fatal(err)
+	}
+	r.reload()
+	if len(r.options().PublisherACLBlacklist) == 0 || len(r.opts.PublisherACLBlacklist) == 0 ||
+		!strings.Contains(said.String(), "old ones stay in force: "+main+" has disappeared") {
+		t.Errorf("the blacklist is %v: %s", r.options().PublisherACLBlacklist, said)
+	}
+	write(t, main, "")
+	r.reload()
+	if len(r.opts.PublisherACLBlacklist) > 0 {
+		t.Errorf("an empty file is not read: %s", said)
+	}
+}
+
 // TestFailedReload: where one part refuses other options, none is used, and the former files are
 // the state that is in force.
 func TestFailedReload(t *testing.T) {

@@ -131,13 +131,14 @@ func Command(ctx context.Context, args []string, p Program) int {
 		p.Versions(f.versions)
 		return 0
 	}
-	if f.daemon && f.configDir != "" { // it leaves the present folder
-		f.configDir = config.Dir(f.configDir, os.Getenv)
-		if abs, err := filepath.Abs(f.configDir); err == nil {
-			f.configDir = abs
-		}
+	if f.daemon {
+		err = f.absolute()
 	}
-	opts, warnings, err := config.Load(f.configDir, os.Getenv)
+	var opts *config.Options
+	var warnings []config.Warning
+	if err == nil {
+		opts, warnings, err = config.Load(f.configDir, os.Getenv)
+	}
 	if err == nil {
 		err = f.apply(opts)
 	}
@@ -148,6 +149,36 @@ func Command(ctx context.Context, args []string, p Program) int {
 		return ExitConfig
 	}
 	return run(ctx, opts, f, warnings, p)
+}
+
+// absolute makes the paths of flags and environment absolute, because a master in the background
+// leaves the present folder.
+func (f *masterFlags) absolute() error {
+	abs := func(p *string) (err error) {
+		if *p != "" && !saltlog.IsSyslog(*p) {
+			if *p, err = filepath.Abs(*p); err != nil {
+				return fmt.Errorf("find the present folder: %w; give absolute paths", err)
+			}
+		}
+		return err
+	}
+	if f.configDir != "" {
+		f.configDir = config.Dir(f.configDir, os.Getenv)
+	}
+	err := errors.Join(abs(&f.configDir), abs(&f.pidFile), abs(&f.logFile))
+	for _, name := range []string{"SALT_CONFIG_DIR", "SALT_MASTER_CONFIG"} {
+		p := os.Getenv(name)
+		if p == "" {
+			continue
+		}
+		if name == "SALT_CONFIG_DIR" {
+			p = config.Dir(p, os.Getenv)
+		}
+		if err = errors.Join(err, abs(&p)); err == nil {
+			err = os.Setenv(name, p)
+		}
+	}
+	return err
 }
 
 // apply overrides the options with the flags.

@@ -204,10 +204,14 @@ func TestDaemon(t *testing.T) {
 	m.Configure(t, alone)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
+	above, conf := filepath.Split(m.ConfDir)
+	log, err := filepath.Rel(above, m.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
 	daemon := func(args ...string) (string, int) {
-		cmd := exec.CommandContext(ctx, m.programs.Master,
-			append([]string{"-c", filepath.Base(m.ConfDir), "-d"}, args...)...)
-		cmd.Dir = filepath.Dir(m.ConfDir)
+		cmd := exec.CommandContext(ctx, m.programs.Master, append([]string{"-d"}, args...)...)
+		cmd.Dir, cmd.Env = above, append(os.Environ(), "SALT_CONFIG_DIR="+conf)
 		out, _ := cmd.CombinedOutput() // ends when no process has this output
 		return string(out), cmd.ProcessState.ExitCode()
 	}
@@ -223,10 +227,10 @@ func TestDaemon(t *testing.T) {
 			t.Errorf("%q: exit code %d\n%swant %d and %q", tt.args, code, out, tt.code, tt.says)
 		}
 	}
-	if out, code := daemon(); code != 0 {
+	if out, code := daemon("--pid-file", "below.pid", "--log-file", log); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	pidfile := filepath.Join(m.Dir, "master.pid")
+	pidfile := filepath.Join(above, "below.pid")
 	pid := 0
 	t.Cleanup(func() {
 		if pid > 0 {
