@@ -742,17 +742,25 @@ func TestMineUnread(t *testing.T) {
 	k.data.pillar["m1"] = dict("color", "blue")
 	k.data.mines["m1"] = dict("ip", dict("__data__", "10.0.0.1", "__saltmine_acl__", int64(1),
 		"allow_tgt", "color:blue", "allow_tgt_type", "pillar"))
-	ask := func(ctx context.Context) error {
+	k.data.mines["m1"] = append(k.data.mines["m1"], value.Pair{Key: "open", Value: "x"})
+	of := func(ctx context.Context, tgtType string, tgt any, fun string) error {
 		_, err := k.Handle(ctx, Request{Payload: m.seal(dict("cmd", "_mine_get", "id", "m1", "tgt",
-			[]any{"m1"}, "tgt_type", "list", "fun", "ip"), nonce())})
+			tgt, "tgt_type", tgtType, "fun", fun), nonce())})
 		return err
 	}
+	ask := func(ctx context.Context) error { return of(ctx, "list", []any{"m1"}, "ip") }
 	if err := ask(t.Context()); err != nil {
 		t.Errorf("with all that it needs: %v", err)
 	}
 	k.data.incomplete = "3 of 4 partitions"
 	if err := ask(t.Context()); !errors.Is(err, errUnreadData) {
 		t.Errorf("with pillars unread: %v", err)
+	}
+	if err := of(t.Context(), "list", []any{"m1"}, "open"); err != nil {
+		t.Errorf("a target that needs no data: %v", err)
+	}
+	if err := of(t.Context(), "grain", "os:x", "open"); !errors.Is(err, errUnreadData) {
+		t.Errorf("a target with grains unread: %v", err)
 	}
 	k.data.incomplete = ""
 	for range cap(k.resolving) {

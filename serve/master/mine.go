@@ -211,7 +211,10 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, hold func(int64) error,
 	if err != nil {
 		return nil, err
 	}
-	if found.Incomplete != "" {
+	switch {
+	case found.Incomplete != "" && asking != "":
+		return nil, errUnreadData
+	case found.Incomplete != "":
 		m.log.Warn("a mine's target was resolved without all minions' data", "tgt",
 			value.Str(textual(tgt)), "tgt_type", tgtType, "covered", found.Incomplete)
 	}
@@ -329,7 +332,7 @@ func (m *Master) mineReader(ctx context.Context, t *turn, hold func(int64) error
 	}
 }
 
-// errUnreadData: without all minions' data nobody can say what an allow_tgt means.
+// errUnreadData: without all minions' data nobody can say what a target or an allow_tgt means.
 var errUnreadData = errors.New("not all minions' data could be read")
 
 // means reports whether an allow_tgt means a minion. One that takes too much work, or is too large,
