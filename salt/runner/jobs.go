@@ -443,33 +443,49 @@ func (d JobsDeps) matching(ctx context.Context, c *Call, f jobFilter) ([]JobReco
 		c.Warn(incomplete + "; jobs kept by masters that can't be reached are not listed")
 	}
 	kept.cut()
-	records := make([]JobRecord, len(kept.jobs))
+	records, short := make([]JobRecord, len(kept.jobs)), 0
 	for i, job := range kept.jobs {
 		records[i] = job.JobRecord
+		if job.short {
+			short++
+		}
+	}
+	if short > 0 {
+		c.Warn(fmt.Sprintf("large fields of %d jobs are not listed, they are too much for the memory of this master; "+
+			"jobs.list_job shows those of one job", short))
 	}
 	return records, nil
 }
 
-// jobList collects the jobs that pass a filter, as far as memory allows.
+// jobList collects the jobs that pass a filter, as far as memory allows. Minions make jobs up: what
+// they say of one must not keep others from being listed.
 type jobList struct {
 	filter jobFilter
 	jobs   []heldJob
 	before string // older jobs are not among the newest
-	held   memory.Answer
+	bytes  int64  // of all jobs
 }
 
 type heldJob struct {
 	JobRecord
-	size int64
+	size  int64
+	short bool // large fields are replaced
 }
 
-// jobSize is what a job counts beside the values of its load: the record, and what is shown of it.
-const jobSize = 256
+const (
+	jobSize    = 256 // what a job counts beside the values of its load
+	fieldShare = 16  // a field has at most this part of what an answer may have
+	shortField = 1 << 10
+)
 
 // shownFields of a load are what filters and describe look at.
 var shownFields = []string{"fun", "arg", "tgt", "tgt_type", "user", "metadata", "kwargs"}
 
-// add decodes what is shown of a job, and keeps that if it passes the filter.
+// unlisted stands for a field that is too large.
+const unlisted = "too large to be listed"
+
+// add keeps what is shown of a job if it passes the filter. Once the jobs have half of what they
+// may have, it shortens further ones.
 func (l *jobList) add(jid string, packed value.Raw) error {
 	if jid < l.before || !l.filter.during(jid) {
 		return nil
@@ -477,30 +493,51 @@ func (l *jobList) add(jid string, packed value.Raw) error {
 	if head, err := value.ReadHead(packed, 0); err != nil || head.N == 0 {
 		return err
 	}
-	job := heldJob{JobRecord{JID: jid}, jobSize + int64(len(jid))}
-	shown := make(value.RawMap, 0, len(shownFields))
-	for _, field := range shownFields {
-		if v := packed.Lookup(field); len(v) > 0 {
-			shown = shown.Append(field, v)
-			job.size += memory.Size(v)
-		}
-	}
-	err := l.held.Hold(job.size)
-	if err != nil {
-		return fmt.Errorf("they are %w", err)
-	}
-	if job.Load, err = shown.Map(); err != nil {
+	most := memory.MostOfAnswer()
+	job, err := shown(jid, packed, most/fieldShare)
+	if err != nil || !l.filter.takes(job.JobRecord) {
 		return err
 	}
-	if !l.filter.takes(job.JobRecord) {
-		l.held.Release(job.size)
-		return nil
+	if l.bytes+job.size > most/2 {
+		if job, err = shown(jid, packed, shortField); err != nil {
+			return err
+		}
 	}
+	if l.bytes+job.size > most {
+		return fmt.Errorf("they are %w", &memory.AnswerError{Most: most})
+	}
+	l.bytes += job.size
 	l.jobs = append(l.jobs, job)
 	if n := l.filter.newest; n > 0 && len(l.jobs) >= 2*n {
 		l.cut()
 	}
 	return nil
+}
+
+// shown decodes what is shown of a job, of each field at most so many bytes.
+func shown(jid string, packed value.Raw, most int64) (job heldJob, err error) {
+	job = heldJob{JobRecord: JobRecord{JID: jid}, size: jobSize + int64(len(jid))}
+	fields := make(value.RawMap, 0, len(shownFields))
+	for _, field := range shownFields {
+		v := packed.Lookup(field)
+		if len(v) == 0 {
+			continue
+		}
+		if memory.Size(v) > most {
+			job.short = true
+			note := any(unlisted)
+			if field == "arg" {
+				note = []any{unlisted}
+			}
+			if v, err = value.Pack(note); err != nil {
+				return job, err
+			}
+		}
+		fields = fields.Append(field, v)
+		job.size += memory.Size(v)
+	}
+	job.Load, err = fields.Map()
+	return job, err
 }
 
 // cut sorts the jobs and drops those that are not among the newest.
@@ -509,7 +546,7 @@ func (l *jobList) cut() {
 	if n := l.filter.newest; n > 0 && len(l.jobs) >= n {
 		old := len(l.jobs) - n
 		for _, job := range l.jobs[:old] {
-			l.held.Release(job.size)
+			l.bytes -= job.size
 		}
 		l.jobs = slices.Delete(l.jobs, 0, old)
 		l.before = l.jobs[0].JID
