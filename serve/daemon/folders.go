@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"clustermaster/config"
 	"clustermaster/config/saltlog"
 )
@@ -167,28 +169,37 @@ func (t tree) give(id identity, keepGroups bool) error {
 		if d.Type()&fs.ModeSymlink != 0 || t.keep != nil && t.keep(p) {
 			return nil
 		}
-		info, err := d.Info()
-		if err != nil {
-			return nil // gone meanwhile
-		}
-		if info.Mode().IsRegular() && !onlyName(info) {
-			return nil // its other name may be any file of this disk
-		}
-		uid, gid := ownerOf(info)
-		to := id.gid
-		if keepGroups {
-			to = gid
-		}
-		if uid != id.uid || gid != to {
-			if err := root.Lchown(p, id.uid, to); err != nil && p == "." {
-				return err
-			}
+		if err := giveEntry(root, p, id, keepGroups); err != nil && p == "." {
+			return err
 		}
 		if d.IsDir() && t.shallow != nil && t.shallow(p) {
 			return fs.SkipDir
 		}
 		return nil
 	})
+}
+
+// giveEntry makes the user the owner of an entry, unless it is a link or has further names: these
+// may be any file of this disk. It holds the entry open, because the user may swap names meanwhile.
+func giveEntry(root *os.Root, name string, id identity, keepGroup bool) error {
+	f, err := root.OpenFile(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Mode()&fs.ModeSymlink != 0 || info.Mode().IsRegular() && !onlyName(info) {
+		return err
+	}
+	uid, gid := ownerOf(info)
+	to := id.gid
+	if keepGroup {
+		to = gid
+	}
+	if uid == id.uid && gid == to {
+		return nil
+	}
+	return unix.Fchownat(int(f.Fd()), "", id.uid, to, unix.AT_EMPTY_PATH)
 }
 
 // giveFile makes the user the owner of a file, which it makes if there is none. Links, devices and

@@ -2,12 +2,17 @@ package daemon
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"clustermaster/config"
 )
@@ -44,5 +49,62 @@ func TestClosePki(t *testing.T) {
 	closePki(&config.Options{PkiDir: "/proc/sys"}, slog.New(slog.NewTextHandler(&said, nil)))
 	if !strings.Contains(said.String(), "option=pki_dir") {
 		t.Errorf("it said %q", said.String())
+	}
+}
+
+// TestGiveLooksAtTheFile: the user of a folder may swap its entries while root walks over it.
+func TestGiveLooksAtTheFile(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it gives files to another user")
+	}
+	dir := t.TempDir()
+	own, other := filepath.Join(dir, "tree", "own"), filepath.Join(dir, "other")
+	linked := filepath.Join(dir, "tree", "linked")
+	err := errors.Join(os.Mkdir(filepath.Dir(own), 0o700), os.WriteFile(own, nil, 0o600),
+		os.WriteFile(other, nil, 0o600), os.Link(other, linked))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var swapping sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	swapping.Go(func() {
+		for ctx.Err() == nil {
+			err := unix.Renameat2(unix.AT_FDCWD, own, unix.AT_FDCWD, linked, unix.RENAME_EXCHANGE)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer swapping.Wait()
+	defer stop()
+	given := false
+	for range 2000 {
+		if err := (tree{path: filepath.Dir(own)}).give(identity{uid: 65534, gid: 65534}, false); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Lstat(other); err != nil {
+			t.Fatal(err)
+		} else if uid, gid := ownerOf(info); uid != 0 || gid != 0 {
+			t.Fatalf("a file with a name elsewhere belongs to %d:%d", uid, gid)
+		}
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		uid, _ := ownerOf(info)
+		given = given || uid == 65534
+		if err := f.Chown(0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !given {
+		t.Error("the user's own file was never given")
 	}
 }
