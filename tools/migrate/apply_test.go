@@ -57,15 +57,25 @@ func box(t *testing.T) (dir string, ln net.Listener) {
 func TestHangUp(t *testing.T) {
 	dir, _ := box(t)
 	pids, undone := filepath.Join(dir, "pids"), filepath.Join(dir, "undone")
+	lived, ended := filepath.Join(dir, "lived"), filepath.Join(dir, "ended")
 	var out, errs strings.Builder
-	code := Command(t.Context(), []string{"apply", "-c", filepath.Join(dir, "etc"), "--wait", "0.3",
-		"--stop", "trap '' TERM; sleep 300 & echo $! > " + pids + "; kill -HUP $PPID; wait",
-		"--undo", "kill -0 $(cat " + pids + ") || touch " + undone}, nil, &out, &errs)
-	if code != exitBlocked || !strings.Contains(errs.String(), "Salt's master was restored") {
-		t.Errorf("exit %d\n%s%s", code, &out, &errs)
+	code := Command(t.Context(), []string{"apply", "-c", filepath.Join(dir, "etc"), "--wait", "1",
+		"--stop", "(trap '' TERM; exec sleep 300) & echo $! > " + pids + "; trap : TERM; kill -HUP $PPID; " +
+			"wait; kill -0 $! && touch " + lived + "; wait; touch " + ended,
+		"--undo", "test -s " + pids + " && ! kill -0 $(cat " + pids + ") && touch " + undone}, nil, &out, &errs)
+	said := out.String() + errs.String()
+	for _, want := range []string{"interrupted; waits for the end of its command", "not done after 5s",
+		"Salt's master was restored"} {
+		if code != exitBlocked || !strings.Contains(said, want) {
+			t.Errorf("exit %d without %q\n%s", code, want, said)
+		}
 	}
 	if _, err := os.Stat(undone); err != nil {
-		t.Errorf("--undo ran beside what --stop had started: %v\n%s%s", err, &out, &errs)
+		t.Errorf("--undo ran beside what --stop had started: %v\n%s", err, said)
+	}
+	_, err := os.Stat(lived)
+	if _, no := os.Stat(ended); err != nil || no == nil {
+		t.Errorf("what --stop had started did not live from SIGTERM to SIGKILL: %v\n%s", err, said)
 	}
 }
 
