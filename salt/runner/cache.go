@@ -78,8 +78,9 @@ Example:
 	}
 }
 
-// Resolver finds the accepted minions that a target matches, sorted. incomplete says how much of
-// their data could not be read, so that some may be missing; else it is empty.
+// Resolver finds the accepted minions that a target matches, in the order of a list, else sorted.
+// incomplete says how much of their data could not be read, so that some may be missing; else it is
+// empty.
 type Resolver interface {
 	Resolve(ctx context.Context, tgtType string, tgt any) (ids []string, incomplete string,
 		err error)
@@ -91,7 +92,7 @@ const untargeted = "; minions whose grains or pillar are kept by masters that ca
 // cached reads one kind of a minion's data.
 type cached func(ctx context.Context, id string) (value.Map, bool, error)
 
-// of reads the data of a target's minions, sorted, as far as memory allows.
+// of reads the data of a target's minions, in Resolve's order, as far as memory allows.
 func (get cached) of(ctx context.Context, c *Call, targets Resolver, tgt any,
 	tgtType string) (value.Map, error) {
 	ret := value.Map{}

@@ -119,6 +119,7 @@ func familyScenes() []scene {
 			run("pillar.clear_pillar_cache", "web-b"), run("pillar.show_pillar_cache", "web-b"),
 			salt("web-a", "saltutil.refresh_pillar", "wait=True"),
 			run("cache.pillar", "web-a", "--out=json"),
+			run("cache.pillar", "web-b,web-a", "tgt_type=list", "--out=json"),
 		}},
 		{name: "48_mine", alone: true, lines: []line{
 			salt("web-a", "mine.send", "test.echo", "of a"),
