@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -319,6 +320,45 @@ func TestNativePillarsStartNothing(t *testing.T) {
 	}
 	if st := s.host.Status(); st.Started != 0 || st.PID != 0 {
 		t.Errorf("native pillars started %+v", st)
+	}
+}
+
+// TestOtherPillarenv: what Salt makes a pillar of another environment of is read each time, and the
+// pillar is written to no file.
+func TestOtherPillarenv(t *testing.T) {
+	t.Parallel()
+	for _, release := range releases {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			f := functionsOf(t, release, value.Map{
+				{Key: "id", Value: "master1"}, {Key: "cachedir", Value: root + "/cache"},
+				{Key: "pillar_cache", Value: true},
+				{Key: "pillar_roots", Value: value.Map{{Key: "prod", Value: []any{root + "/prod"}}}},
+			}, 0)
+			for _, word := range []string{"first-secret", "rotated-secret"} {
+				writeFiles(t, root, map[string]string{"prod/top.sls": "prod: {'*': [db]}",
+					"prod/db.sls": "pw: " + word})
+				got, err := f.Call(t.Context(), modules.Minion{ID: "web1"}, "pillar.get",
+					[]any{"pw"}, value.Map{{Key: "pillarenv", Value: "prod"}})
+				if err != nil || got != word {
+					t.Errorf("got %v, %v, want %s", got, err, word)
+				}
+			}
+			err := filepath.WalkDir(root+"/cache", func(path string, d os.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				text, err := os.ReadFile(path)
+				if strings.Contains(string(text), "secret") {
+					t.Errorf("%s holds the pillar", path)
+				}
+				return err
+			})
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 

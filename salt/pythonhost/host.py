@@ -381,6 +381,7 @@ class Salt:
         self.opts["cluster_pki_dir"] = self.opts.get("cluster_pki_dir") or self.opts["pki_dir"]
         orders_by_pipe()
         signs_by_pipe(self.opts["pki_dir"])
+        pillars_unkept()
         self.opts.setdefault("grains", {})
         points = list(salt.utils.entrypoints.iter_entry_points("salt.loader"))
         every = salt.utils.entrypoints.iter_entry_points
@@ -643,6 +644,16 @@ def signs_by_pipe(pki_dir):
         return asked("verify", algorithm(args, 0, kwargs), [_bytes(message), signature], {})
 
     salt.crypt.sign_message, salt.crypt.verify_signature = sign_message, verify_signature
+
+
+def pillars_unkept():
+    """Have Salt compile every pillar that it is asked for: its cache would write decrypted values below cachedir."""
+    import salt.pillar
+
+    def unkept(*args, clean_cache=False, **kwargs):
+        return salt.pillar.Pillar(*args, **kwargs)
+
+    salt.pillar.PillarCache = unkept
 
 
 def _bytes(text):
