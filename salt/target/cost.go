@@ -2,7 +2,6 @@ package target
 
 import (
 	"errors"
-	"syscall"
 	"time"
 
 	"clustermaster/value/pyregex"
@@ -48,17 +47,6 @@ func newCost() cost { return cost{most: ofOperators, regex: pyregex.NewBudget(ma
 
 // spent reports whether the matching must stop.
 func (c *cost) spent() bool { return c.work > c.most.work || c.regex.Spent() }
-
-// threadTime is the processor time of the calling thread. Unlike elapsed time it does not grow
-// because the machine is busy.
-func threadTime() time.Duration {
-	const thread = 1 // RUSAGE_THREAD
-	var u syscall.Rusage
-	if syscall.Getrusage(thread, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // lookEvery is the number of ids between two looks at the clock.
 const lookEvery = 64

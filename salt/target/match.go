@@ -85,10 +85,10 @@ func (m *matching) where(test func(id string) bool) expr {
 	out := make(set, (len(m.ids)+63)/64)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	began, work := threadTime(), m.work
+	began, work := pyregex.ThreadTime(), m.work
 	for i, id := range m.ids {
 		if i%lookEvery == 0 {
-			if m.work = work + threadTime() - began; m.spent() {
+			if m.work = work + pyregex.ThreadTime() - began; m.spent() {
 				break
 			}
 		}
@@ -96,7 +96,7 @@ func (m *matching) where(test func(id string) bool) expr {
 			out = out.add(i)
 		}
 	}
-	m.work = work + threadTime() - began
+	m.work = work + pyregex.ThreadTime() - began
 	return fixed(out)
 }
 

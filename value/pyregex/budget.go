@@ -2,6 +2,7 @@ package pyregex
 
 import (
 	"regexp/syntax"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -10,12 +11,11 @@ import (
 // long. Several expressions may share one. Only one goroutine may use it.
 type Budget struct {
 	left  time.Duration
-	used  time.Duration // by this process, when it was last looked at
 	spent bool
 }
 
 // NewBudget makes a budget of d.
-func NewBudget(d time.Duration) *Budget { return &Budget{left: d, used: processorTime()} }
+func NewBudget(d time.Duration) *Budget { return &Budget{left: d} }
 
 // Spent reports whether a text stayed undecided: backtracking took too long, or no time was left.
 // Tests then report no match.
@@ -23,20 +23,21 @@ func (b *Budget) Spent() bool { return b.spent }
 
 // try spends time on one text.
 func (b *Budget) try(match func(timeout time.Duration) (bool, error)) (found bool, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for range tries {
 		if b.left <= 0 {
 			b.spent = true
 			return false, errSpent
 		}
-		began, timeout := time.Now(), min(regexTimeout, b.left)
+		began, used, timeout := time.Now(), ThreadTime(), min(regexTimeout, b.left)
 		found, err = match(timeout)
 		took := time.Since(began)
 		if took <= takesLong && err == nil {
 			return found, nil
 		}
 		// On a busy machine a match may wait for a processor, through no fault of the text.
-		now := processorTime()
-		took, b.used = min(took, timeout, now-b.used), now
+		took = min(took, timeout, ThreadTime()-used)
 		b.left -= took
 		if err == nil || took > timeout/2 {
 			break
@@ -51,10 +52,12 @@ func (b *Budget) try(match func(timeout time.Duration) (bool, error)) (found boo
 // tries bounds how often a match begins anew that got less than half a processor.
 const tries = 4
 
-// processorTime is what this process has used.
-func processorTime() time.Duration {
+// ThreadTime is the processor time of the calling thread, to which the caller locks its goroutine.
+// Unlike elapsed time it does not grow because the machine is busy.
+func ThreadTime() time.Duration {
+	const thread = 1 // RUSAGE_THREAD
 	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+	if err := syscall.Getrusage(thread, &r); err != nil {
 		return time.Duration(time.Now().UnixNano()) // time that passes instead
 	}
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())

@@ -6,7 +6,8 @@
 //
 // Does not: know the matched texts, or shell patterns (value/fnmatch).
 //
-// Guarantee: no expression and no text makes a match run for longer than a second. A match by Go's
+// Guarantee: no expression and no text makes a match run for longer than a second. On a machine so
+// busy that it got less than half a processor it begins anew, three times at most. A match by Go's
 // regexp takes time in proportion to the text, and is right however busy the machine is.
 package pyregex
 
