@@ -80,7 +80,7 @@ func fileFunctions() []function {
 					return nil, fmt.Errorf("A valid link was not specified: %s", p) // Salt's text
 				}
 				if c.is("canonicalize") {
-					return realPath(p, maxLinks), nil
+					return realPath(p)
 				}
 				return link, nil
 			}},
@@ -228,20 +228,50 @@ func groupName(gid uint32) any {
 // maxLinks bounds the links on the way to one path.
 const maxLinks = 40
 
-// realPath follows all links, also where nothing is.
-func realPath(p string, left int) string {
-	if p == "/" || left == 0 {
-		return p
+// realPath makes a path absolute and follows all links, also where nothing is.
+func realPath(p string) (string, error) {
+	var err error
+	if !filepath.IsAbs(p) {
+		var at string
+		at, err = os.Getwd()
+		p = at + "/" + p
 	}
-	at := filepath.Join(realPath(filepath.Dir(p), left-1), filepath.Base(p))
-	link, err := os.Readlink(at)
-	if err != nil {
-		return at
+	real, _ := followed{}.walk("/", p)
+	return path.Clean(real), err
+}
+
+// followed is where links lead, "" while that is being found.
+type followed map[string]string
+
+// walk follows a path from a folder whose own path has no links. Like Python's it goes no further
+// than a link that leads back to itself; whole is then false.
+func (f followed) walk(at, rest string) (real string, whole bool) {
+	if filepath.IsAbs(rest) {
+		at = "/"
 	}
-	if !filepath.IsAbs(link) {
-		link = filepath.Dir(at) + "/" + link
+	for rest != "" {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		next := filepath.Join(at, name) // also of "..", because at has no links
+		link, err := os.Readlink(next)
+		if err != nil {
+			at = next
+			continue
+		}
+		to, known := f[next]
+		switch {
+		case known && to == "", !known && len(f) == maxLinks:
+			return next + "/" + rest, false
+		case !known:
+			f[next] = ""
+			if to, whole = f.walk(at, link); !whole {
+				return to + "/" + rest, false
+			}
+			f[next] = to
+		}
+		at = to
 	}
-	return realPath(link, left-1)
+	return at, true
 }
 
 func stats(ctx context.Context, c *call) (any, error) {
@@ -271,7 +301,7 @@ func stats(ctx context.Context, c *call) (any, error) {
 	}
 	target, err := filepath.Abs(p)
 	if err == nil && c.is("follow_symlinks") {
-		target = realPath(target, maxLinks)
+		target, err = realPath(p)
 	}
 	return append(out, value.Pair{Key: "type", Value: kind[st.Mode&syscall.S_IFMT]},
 		value.Pair{Key: "target", Value: target}), err

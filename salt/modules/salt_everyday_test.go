@@ -23,7 +23,7 @@ func everydaySteps() []step {
 			do("pillar.keys", key), do("pillar.filter_by", m("p*", int64(1)), key))
 	}
 	for _, p := range []string{"DIR/lines", "DIR/tree", "DIR/tree/to-b", "DIR/tree/to-nothing",
-		"DIR/nosuch", "DIR/empty", "relative/x"} {
+		"DIR/nosuch", "DIR/empty", "DIR/crooked", "DIR/deep", "DIR/ring-a", "relative/x"} {
 		for _, fun := range []string{"basename", "dirname", "file_exists", "is_link", "readdir",
 			"readlink", "get_hash", "get_sum", "read"} {
 			if fun != "readdir" || p != "DIR/tree" { // Salt's is in the order of the disk

@@ -38,7 +38,11 @@ func fillTree(t *testing.T, dir string) {
 		os.Link(at("tree/a"), at("tree/sub/again")), os.Symlink("sub", at("tree/to-sub")),
 		os.Symlink("nowhere", at("tree/to-nothing")), os.Symlink("b.conf", at("tree/to-b")),
 		os.Symlink("again", at("circle")), os.Symlink("circle", at("again")),
-		os.Symlink("more/sub/../gone/x", at("astray")), syscall.Mkfifo(at("pipe"), 0o600)); err != nil {
+		os.Symlink("more/sub/../gone/x", at("astray")), os.Symlink("more/sub", at("below")),
+		os.Symlink("below/../sub/b.sls", at("crooked")),
+		os.Symlink("below"+strings.Repeat("/x", 45), at("deep")),
+		os.Symlink("ring-b", at("ring-a")), os.Symlink("ring-c", at("ring-b")),
+		os.Symlink("below/../../ring-a/y", at("ring-c")), syscall.Mkfifo(at("pipe"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chown(at("odd"), 54321, 54322); err != nil && os.Geteuid() == 0 {
@@ -111,7 +115,8 @@ func fileSteps() []step {
 			do("file.is_blkdev", name), do("file.is_hardlink", name))
 	}
 	for _, name := range []string{"DIR/odd", "DIR/tree/to-b", "DIR/tree/to-sub/c.conf",
-		"DIR/tree/to-nothing", "DIR/circle", "DIR/astray", "DIR//more/../odd", "/dev/null"} {
+		"DIR/tree/to-nothing", "DIR/circle", "DIR/astray", "DIR/below/../sub/b.sls",
+		"DIR/crooked", "DIR/deep", "DIR/ring-a", "DIR/ring-b", "DIR//more/../odd", "/dev/null"} {
 		for _, follow := range []bool{true, false} {
 			s := do("file.stats", name).with("follow_symlinks", follow)
 			list = append(list, s.except("atime"))
