@@ -1,6 +1,7 @@
 package pythonhost
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"clustermaster/value"
@@ -552,4 +554,30 @@ func TestWordsOfEachPeriod(t *testing.T) {
 			t.Errorf("step %d: %v, %d left out", i, ok, dropped)
 		}
 	}
+}
+
+// TestWordsLeftOutAreTold: the log says so at the first line of a flood, and counts at its end.
+func TestWordsLeftOutAreTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // the period does not end
+		said, saying, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			defer saying.Close()
+			for range 2 * maxWords / 1024 {
+				if _, err := saying.WriteString(strings.Repeat("x", 1023) + "\n"); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		var told bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		(&server{h: &Host{log: log}}).words(said, &lastLine{})
+		first, rest, _ := strings.Cut(told.String(), "\n")
+		if !strings.Contains(first, "lines are left out") || !strings.Contains(rest, "n=1024") {
+			t.Errorf("the log says %s", &told)
+		}
+	})
 }

@@ -363,6 +363,7 @@ func (s *server) words(from *os.File, last *lastLine) {
 	for {
 		text, _, err := lines.ReadLine()
 		if err != nil {
+			s.leftOut(count.dropped)
 			return
 		}
 		shown := strings.ToValidUTF8(strings.TrimSpace(string(text)), "?")
@@ -370,13 +371,21 @@ func (s *server) words(from *os.File, last *lastLine) {
 			continue
 		}
 		ok, dropped := count.add(len(text)+1, time.Now())
-		if dropped > 0 {
-			s.h.log.Warn("output of Python programs was left out: too much at once", "n", dropped)
-		}
-		if ok {
+		s.leftOut(dropped)
+		switch {
+		case ok:
 			last.set(shown)
 			s.h.log.Info(shown, "module", "stdout")
+		case count.dropped == 1:
+			s.h.log.Warn("Python programs print too much at once: lines are left out",
+				"until", count.since.Add(wordsPeriod))
 		}
+	}
+}
+
+func (s *server) leftOut(lines int) {
+	if lines > 0 {
+		s.h.log.Warn("output of Python programs was left out: too much at once", "n", lines)
 	}
 }
 
