@@ -106,6 +106,9 @@ func Compare(a, b any) (int, bool) {
 	case []byte:
 		y, ok := b.([]byte)
 		return bytes.Compare(x, y), ok
+	case Time:
+		y, ok := b.(Time)
+		return x.Compare(y.Time), ok
 	case int64:
 		if y, ok := b.(int64); ok {
 			return cmp.Compare(x, y), true

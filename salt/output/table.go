@@ -11,10 +11,31 @@ import (
 // does not print other values.
 func tableText(o Options, r Result) (string, error) {
 	t := &table{c: o.colors()}
-	if err := t.value(r.Value, 0); err != nil {
+	if err := t.value(isoTimes(r.Value), 0); err != nil {
 		return "", err
 	}
 	return strings.Join(t.lines, "\n"), nil
+}
+
+// isoTimes makes texts of all times, for tables only, as in Salt.
+func isoTimes(v any) any {
+	switch x := v.(type) {
+	case value.Map:
+		m := make(value.Map, len(x))
+		for i, p := range x {
+			m[i] = value.Pair{Key: isoTimes(p.Key), Value: isoTimes(p.Value)}
+		}
+		return m
+	case []any:
+		l := make([]any, len(x))
+		for i, e := range x {
+			l[i] = isoTimes(e)
+		}
+		return l
+	case value.Time:
+		return strings.Replace(value.Str(x), " ", "T", 1)
+	}
+	return v
 }
 
 type table struct {

@@ -122,6 +122,7 @@ PLAIN = {
     "times": {"web-a": datetime.datetime(2026, 1, 1), "web-b": {
         "at": datetime.datetime(2026, 1, 2, 3, 4, 5, 678), "l": [datetime.datetime(2026, 1, 1, 5, 6), 1], datetime.datetime(2026, 1, 3): "key"}},
     "time": datetime.datetime(2026, 1, 1, 1, 1, 1),
+    "time-keys": {"web-a": {datetime.datetime(2026, 1, 3): 1, datetime.datetime(2026, 1, 2): 2}},
     "ping-many": {"web-c": True, "web-a": True, "web-b": False},
 }
 
@@ -144,6 +145,7 @@ TABLES = {
     "scalars": {"web-a": {"x": 1, "y": "z"}},
     "mixed": {"web-a": ["one", 2]},
     "cells": {"web-a": [["a", "b"], ["cc", "dd"]]},
+    "times": {"web-a": [{datetime.datetime(2026, 1, 3): 1, datetime.datetime(2026, 1, 2): [datetime.datetime(2026, 1, 1, 1, 1, 1, 50)]}]},
 }
 
 OPTS = salt.config.DEFAULT_MASTER_OPTS.copy()
