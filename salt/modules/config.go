@@ -89,31 +89,49 @@ func configGet(ctx context.Context, c *call) (any, error) {
 
 // configOption looks up a top-level name, or with wildcard all names that match.
 func configOption(_ context.Context, c *call) (any, error) {
-	all := value.Map{}
-	for _, w := range append(slices.Clip(configSources), "defaults") {
-		if c.is("omit_"+w) || c.is("omit_all") && w != "defaults" {
-			continue
+	var sources []value.Map
+	for _, w := range configSources {
+		if !c.is("omit_"+w) && !c.is("omit_all") {
+			sources = append(sources, c.data(w))
 		}
-		source := c.data(w)
-		if v, ok := source.Get(c.text("value")); ok && !c.is("wildcard") {
+	}
+	if c.is("wildcard") {
+		return c.matchingOptions(sources), nil
+	}
+	for _, source := range append(sources, configDefaults) {
+		if v, ok := source.Get(c.text("value")); ok {
 			return v, nil
 		}
+	}
+	if c.any("default") != nil {
+		return c.any("default"), nil
+	}
+	return "", nil
+}
+
+// matchingOptions joins the sources in Salt's order: the last one's names come first, the first one
+// that has a name gives its value, and defaults are for what none has.
+func (c *call) matchingOptions(sources []value.Map) any {
+	all := value.Map{}
+	add := func(source value.Map, wins bool) {
 		for _, p := range source {
 			name, ok := p.Key.(string)
-			if _, has := all.Get(name); ok && !has && fnmatch.Match(c.text("value"), name) {
-				all = append(all, p)
+			if !ok || !fnmatch.Match(c.text("value"), name) {
+				continue
+			}
+			if _, has := all.Get(name); wins || !has {
+				all = all.Set(name, p.Value)
 			}
 		}
 	}
-	switch {
-	case c.is("wildcard") && len(all) > 0:
-		return all, nil
-	case c.any("default") != nil:
-		return c.any("default"), nil
-	case c.is("wildcard"):
-		return value.Map{}, nil
+	for _, source := range slices.Backward(sources) {
+		add(source, true)
 	}
-	return "", nil
+	add(configDefaults, false)
+	if len(all) == 0 && c.any("default") != nil {
+		return c.any("default")
+	}
+	return all
 }
 
 // configMerge joins the maps or lists of a top-level name in options and pillar; the first source
@@ -150,35 +168,36 @@ func configMerge(_ context.Context, c *call) (any, error) {
 	return c.any("default"), nil
 }
 
-// configDefaults are the values that Salt's module config has for options of its modules.
+// configDefaults are the values that Salt's module config has for options of its modules, in its
+// order.
 var configDefaults = value.Map{
-	{Key: "aliases.file", Value: "/etc/aliases"},
+	{Key: "mongo.db", Value: "salt"}, {Key: "mongo.password", Value: ""},
+	{Key: "mongo.port", Value: int64(27017)}, {Key: "mongo.user", Value: ""},
+	{Key: "redis.db", Value: "0"}, {Key: "redis.host", Value: "salt"},
+	{Key: "redis.port", Value: int64(6379)},
+	{Key: "test.foo", Value: "unconfigured"},
 	{Key: "ca.cert_base_path", Value: "/etc/pki"},
+	{Key: "solr.cores", Value: []any{}},
+	{Key: "solr.host", Value: "localhost"}, {Key: "solr.port", Value: "8983"},
+	{Key: "solr.baseurl", Value: "/solr"}, {Key: "solr.type", Value: "master"},
+	{Key: "solr.request_timeout", Value: nil}, {Key: "solr.init_script", Value: "/etc/rc.d/solr"},
+	{Key: "solr.dih.import_options", Value: value.Map{{Key: "clean", Value: false},
+		{Key: "optimize", Value: true}, {Key: "commit", Value: true}, {Key: "verbose", Value: false}}},
+	{Key: "solr.backup_path", Value: nil}, {Key: "solr.num_backups", Value: int64(1)},
+	{Key: "poudriere.config", Value: "/usr/local/etc/poudriere.conf"},
+	{Key: "poudriere.config_dir", Value: "/usr/local/etc/poudriere.d"},
+	{Key: "ldap.uri", Value: ""}, {Key: "ldap.server", Value: "localhost"},
+	{Key: "ldap.port", Value: "389"}, {Key: "ldap.tls", Value: false},
+	{Key: "ldap.no_verify", Value: false}, {Key: "ldap.anonymous", Value: true},
+	{Key: "ldap.scope", Value: int64(2)}, {Key: "ldap.attrs", Value: nil},
+	{Key: "ldap.binddn", Value: ""}, {Key: "ldap.bindpw", Value: ""},
+	{Key: "hosts.file", Value: "/etc/hosts"},
+	{Key: "aliases.file", Value: "/etc/aliases"},
+	{Key: "virt", Value: value.Map{{Key: "tunnel", Value: false},
+		{Key: "images", Value: "/srv/salt-images"}}},
+	{Key: "docker.exec_driver", Value: "docker-exec"},
 	{Key: "docker.compare_container_networks", Value: value.Map{
 		{Key: "static", Value: []any{"Aliases", "Links", "IPAMConfig"}},
 		{Key: "automatic", Value: []any{"IPAddress", "Gateway", "GlobalIPv6Address", "IPv6Gateway"}},
 	}},
-	{Key: "docker.exec_driver", Value: "docker-exec"},
-	{Key: "hosts.file", Value: "/etc/hosts"},
-	{Key: "ldap.anonymous", Value: true}, {Key: "ldap.attrs", Value: nil},
-	{Key: "ldap.binddn", Value: ""}, {Key: "ldap.bindpw", Value: ""},
-	{Key: "ldap.no_verify", Value: false}, {Key: "ldap.port", Value: "389"},
-	{Key: "ldap.scope", Value: int64(2)}, {Key: "ldap.server", Value: "localhost"},
-	{Key: "ldap.tls", Value: false}, {Key: "ldap.uri", Value: ""},
-	{Key: "mongo.db", Value: "salt"}, {Key: "mongo.password", Value: ""},
-	{Key: "mongo.port", Value: int64(27017)}, {Key: "mongo.user", Value: ""},
-	{Key: "poudriere.config", Value: "/usr/local/etc/poudriere.conf"},
-	{Key: "poudriere.config_dir", Value: "/usr/local/etc/poudriere.d"},
-	{Key: "redis.db", Value: "0"}, {Key: "redis.host", Value: "salt"},
-	{Key: "redis.port", Value: int64(6379)},
-	{Key: "solr.backup_path", Value: nil}, {Key: "solr.baseurl", Value: "/solr"},
-	{Key: "solr.cores", Value: []any{}},
-	{Key: "solr.dih.import_options", Value: value.Map{{Key: "clean", Value: false},
-		{Key: "optimize", Value: true}, {Key: "commit", Value: true}, {Key: "verbose", Value: false}}},
-	{Key: "solr.host", Value: "localhost"}, {Key: "solr.init_script", Value: "/etc/rc.d/solr"},
-	{Key: "solr.num_backups", Value: int64(1)}, {Key: "solr.port", Value: "8983"},
-	{Key: "solr.request_timeout", Value: nil}, {Key: "solr.type", Value: "master"},
-	{Key: "test.foo", Value: "unconfigured"},
-	{Key: "virt", Value: value.Map{{Key: "tunnel", Value: false},
-		{Key: "images", Value: "/srv/salt-images"}}},
 }

@@ -41,7 +41,8 @@ salt.utils.secret.mask_pillar.set(False)  # as for templates
 answers = []
 for fun, args, kwargs in json.load(sys.stdin):
     try:
-        answers.append({"value": plain(functions[fun](*args, **kwargs))})
+        value = plain(functions[fun](*args, **kwargs))
+        answers.append({"value": value, "keys": list(value) if isinstance(value, dict) else None})
     except Exception as exc:
         answers.append({"error": type(exc).__name__, "text": str(exc)})
 json.dump(answers, sys.stdout)
