@@ -323,26 +323,32 @@ func TestNativePillarsStartNothing(t *testing.T) {
 	}
 }
 
-// TestOtherPillarenv: what Salt makes a pillar of another environment of is read each time, and the
-// pillar is written to no file.
+// TestOtherPillarenv: what Salt makes a pillar of another environment of is read each time, no
+// render with a part of it is kept, and the pillar is written to no file.
 func TestOtherPillarenv(t *testing.T) {
 	t.Parallel()
 	for _, release := range releases {
 		t.Run(release, func(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
-			f := functionsOf(t, release, value.Map{
+			writeFiles(t, root, map[string]string{"base/top.sls": "base: {'*': [app]}",
+				"base/app.sls": "got: {{ salt['pillar.get']('pw', pillarenv='prod') }}",
+				"prod/top.sls": "prod: {'*': [db]}"})
+			master := value.Map{
 				{Key: "id", Value: "master1"}, {Key: "cachedir", Value: root + "/cache"},
 				{Key: "pillar_cache", Value: true},
-				{Key: "pillar_roots", Value: value.Map{{Key: "prod", Value: []any{root + "/prod"}}}},
-			}, 0)
+				{Key: "pillar_roots", Value: value.Map{{Key: "base", Value: []any{root + "/base"}},
+					{Key: "prod", Value: []any{root + "/prod"}}}},
+			}
+			c := stackCompiler(t, functionsOf(t, release, master, 0), root, master)
 			for _, word := range []string{"first-secret", "rotated-secret"} {
-				writeFiles(t, root, map[string]string{"prod/top.sls": "prod: {'*': [db]}",
-					"prod/db.sls": "pw: " + word})
-				got, err := f.Call(t.Context(), modules.Minion{ID: "web1"}, "pillar.get",
-					[]any{"pw"}, value.Map{{Key: "pillarenv", Value: "prod"}})
-				if err != nil || got != word {
-					t.Errorf("got %v, %v, want %s", got, err, word)
+				writeFiles(t, root, map[string]string{"prod/db.sls": "pw: " + word})
+				made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1", Grains: value.Map{}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := made.Pillar.String("got"); got != word {
+					t.Errorf("got %v, want %s", made.Pillar, word)
 				}
 			}
 			err := filepath.WalkDir(root+"/cache", func(path string, d os.DirEntry, err error) error {

@@ -25,10 +25,10 @@ var pure = map[string]bool{
 }
 
 // isPure reports whether a call's result depends on the arguments and the Context only. config.get
-// and config.option look up addresses of sdb that they find there; nodegroups change at a reload.
+// looks up addresses of sdb that it finds there; nodegroups change at a reload.
 func isPure(fun string, args []any, kwargs value.Map, p *parts) bool {
 	switch fun {
-	case "config.get", "config.option":
+	case "config.get":
 		return !p.hasSDB()
 	case "match.filter_by":
 		return !mentions(args, "N@", "nodegroup") && !mentions(kwargs, "N@", "nodegroup")
