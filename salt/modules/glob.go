@@ -86,7 +86,7 @@ func namesLike(dir, part string) ([]string, error) {
 	for {
 		names, err := f.Readdirnames(1000)
 		for _, n := range names {
-			if (n[0] != '.' || part[0] == '.') && fnmatch.Match(part, n) {
+			if fnmatch.MatchPart(part, n) {
 				out = append(out, n)
 			}
 		}

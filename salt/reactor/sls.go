@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"clustermaster/salt/render"
@@ -83,7 +81,7 @@ func (r *Reactor) find(ref string) (found []sls, shown string, err error) {
 		}
 		return []sls{{abs, env, data}}, abs, nil
 	}
-	paths := glob(ref)
+	paths := fnmatch.Glob(ref)
 	if len(paths) == 0 {
 		return nil, ref, errNoFile
 	}
@@ -103,51 +101,6 @@ func (r *Reactor) find(ref string) (found []sls, shown string, err error) {
 		found = append(found, f)
 	}
 	return found, ref, nil
-}
-
-// glob lists the paths of a shell pattern, sorted; * and ? skip names that begin with a dot.
-func glob(pattern string) []string {
-	if !fnmatch.Magic(pattern) {
-		if _, err := os.Lstat(pattern); err != nil {
-			return nil
-		}
-		return []string{pattern}
-	}
-	dir, base := filepath.Split(pattern)
-	if base == "" {
-		return nil
-	}
-	folders := []string{dir}
-	if fnmatch.Magic(dir) {
-		folders = glob(strings.TrimRight(dir, "/"))
-	}
-	var out []string
-	for _, folder := range folders {
-		if !fnmatch.Magic(base) {
-			if p := filepath.Join(folder, base); len(out) <= maxFiles {
-				if _, err := os.Lstat(p); err == nil {
-					out = append(out, p)
-				}
-			}
-			continue
-		}
-		at := folder
-		if at == "" {
-			at = "."
-		}
-		entries, err := os.ReadDir(at)
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			if fnmatch.Match(base, e.Name()) && (base[0] == '.' || e.Name()[0] != '.') &&
-				len(out) <= maxFiles {
-				out = append(out, filepath.Join(folder, e.Name()))
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // render makes high data from one file. Every ID gets the file's name, for messages.

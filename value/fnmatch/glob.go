@@ -27,7 +27,7 @@ func Glob(pattern string) []string {
 		}
 		entries, _ := os.ReadDir(dir)
 		for _, e := range entries {
-			if matchPart(part, e.Name()) {
+			if MatchPart(part, e.Name()) {
 				out = append(out, path.Join(dir, e.Name()))
 			}
 		}
@@ -47,10 +47,12 @@ func existing(file string) []string {
 func MatchPath(pattern, name string) bool {
 	patterns, names := strings.Split(pattern, "/"), strings.Split(name, "/")
 	return slices.EqualFunc(patterns, names, func(p, n string) bool {
-		return p == n && !Magic(p) || Magic(p) && matchPart(p, n)
+		return p == n && !Magic(p) || Magic(p) && MatchPart(p, n)
 	})
 }
 
-func matchPart(pattern, name string) bool {
+// MatchPart is Match for a name in a folder: only a pattern that starts with a dot matches one that
+// does.
+func MatchPart(pattern, name string) bool {
 	return Match(pattern, name) && (strings.HasPrefix(pattern, ".") || !strings.HasPrefix(name, "."))
 }
