@@ -152,7 +152,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	var exit *exec.ExitError
 	switch {
 	case outer.Err() != nil:
-		return ran{}, fmt.Errorf("%s: %w", argv[0], outer.Err())
+		return ran{}, fmt.Errorf("%s: %w", c.shown(argv[0]), outer.Err())
 	case ctx.Err() != nil:
 		said := value.Str(c.any("cmd"))
 		if c.any("python_shell") != true {
@@ -164,16 +164,16 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 				value.Str(c.any("timeout"))),
 		}, nil
 	case errors.As(err, &exit), errors.Is(err, exec.ErrWaitDelay):
-	case err != nil && c.quiet():
-		for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+	case err != nil:
+		for inner := err; c.quiet() && inner != nil; inner = errors.Unwrap(inner) {
 			err = inner // the outer ones name the program
 		}
-		return ran{}, fmt.Errorf("Unable to run command 'REDACTED': %w", err)
-	case err != nil:
-		return ran{}, fmt.Errorf("Unable to run command '%s': %w", strings.Join(argv, " "), err)
+		return ran{}, fmt.Errorf("Unable to run command '%s': %w",
+			c.shown(strings.Join(argv, " ")), err)
 	}
 	if stdout.over || stderr.over {
-		return ran{}, fmt.Errorf("%s: more than %d bytes of output", argv[0], maxCommandOutput)
+		return ran{}, fmt.Errorf("%s: more than %d bytes of output", c.shown(argv[0]),
+			maxCommandOutput)
 	}
 	r := ran{pid: cmd.Process.Pid, retcode: cmd.ProcessState.ExitCode(),
 		stdout: decode(stdout.buf.Bytes()), stderr: decode(stderr.buf.Bytes())}
@@ -188,7 +188,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 		return r, nil
 	}
 	leave(ctx, r.retcode)
-	if r.retcode != 0 {
+	if r.retcode != 0 && !c.quiet() {
 		c.deps.Log.Warn("command of a template failed", "minion", c.who.ID, "cmd", argv[0],
 			"retcode", r.retcode)
 	}
@@ -197,6 +197,14 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 
 // quiet reports whether nothing may be logged of the command.
 func (c *call) quiet() bool { return strings.ToLower(c.text("output_loglevel")) == "quiet" }
+
+// shown is a part of the command for errors, which are logged.
+func (c *call) shown(part string) string {
+	if c.quiet() {
+		return "REDACTED"
+	}
+	return part
+}
 
 // group makes a command that ends with ctx, together with the processes that it starts.
 func group(ctx context.Context, argv []string) *exec.Cmd {

@@ -1,9 +1,11 @@
 package modules
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -200,6 +202,36 @@ func TestCommandOutputIsBounded(t *testing.T) {
 		[]any{fmt.Sprintf("head -c %d /dev/zero", maxCommandOutput+1)}, nil)
 	if err == nil || !strings.Contains(err.Error(), "bytes of output") {
 		t.Fatal(err)
+	}
+}
+
+// TestQuietCommand: neither the log nor an error names a quiet command.
+func TestQuietCommand(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	all := New(Deps{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for _, tt := range []struct {
+		cmd, level, logged, err string
+	}{
+		{"/bin/false", "debug", "cmd=/bin/false", ""}, {"/bin/false", "quiet", "", ""},
+		{fmt.Sprintf("head -c %d /dev/zero", maxCommandOutput+1), "quiet", "",
+			"cmd.run: REDACTED: more than 33554432 bytes of output"},
+		{"sleep 60", "quiet", "", "cmd.run: REDACTED: context canceled"},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if strings.HasPrefix(tt.cmd, "sleep") {
+			cancel()
+		}
+		log.Reset()
+		_, err := all.Call(ctx, Minion{ID: "web1"}, "cmd.run", []any{tt.cmd},
+			m("output_loglevel", tt.level))
+		cancel()
+		if (err != nil || tt.err != "") && fmt.Sprint(err) != tt.err {
+			t.Errorf("%s, %s: %v, want %q", tt.cmd, tt.level, err, tt.err)
+		}
+		if log.Len() > 0 != (tt.logged != "") || !strings.Contains(log.String(), tt.logged) {
+			t.Errorf("%s, %s: the log says %q", tt.cmd, tt.level, &log)
+		}
 	}
 }
 
