@@ -208,14 +208,19 @@ func try(dir string, m mutation, sound map[string]bool) result {
 	if err == nil {
 		return r
 	}
-	if strings.Contains(string(out), "\npanic: test timed out after ") {
-		r.err = errors.New("the test hangs; it needs a limit of its own, so that it says what it misses")
-		return r
-	}
-	if r.found = finder(out); r.found == "" {
-		r.err = fmt.Errorf("go test failed, but no test did: %s", last(out))
-	}
+	r.found, r.err = judge(out)
 	return r
+}
+
+// judge returns the test that a failed go test blames. Without one it hangs or did not run.
+func judge(out []byte) (found string, err error) {
+	switch found = finder(out); {
+	case strings.HasPrefix(found, timedOut):
+		return "", errors.New("the test hangs; it needs a limit of its own, so that it says what it misses")
+	case found == "":
+		return "", fmt.Errorf("go test failed, but no test did: %s", last(out))
+	}
+	return found, nil
 }
 
 func goTest(dir string, args []string) ([]byte, error) {
@@ -235,7 +240,10 @@ var (
 	panicked = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*)$`)
 )
 
-// finder returns the failed test, the innermost of nested ones.
+// timedOut begins go test's panic for a test that hangs. It prints no test as failed.
+const timedOut = "panic: test timed out after "
+
+// finder returns the failed test, the innermost of nested ones, else the panic that ended them.
 func finder(out []byte) string {
 	all := failing.FindAllSubmatch(out, -1)
 	found := ""

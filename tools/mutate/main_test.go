@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,5 +62,26 @@ func TestPage(t *testing.T) {
 		ends + "\nbelow\n"
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestJudge: a test that hangs says nothing before go test's panic. It finds no fault, unless
+// another test does.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	const hangs = "panic: test timed out after 10m0s\n\trunning tests:\n\t\tTestA (10m0s)\n\ngoroutine 17 [running]:\n"
+	const fails = "--- FAIL: TestB (0.00s)\n    b_test.go:3: 1, not 2\n"
+	for _, tt := range []struct{ out, found, err string }{
+		{fails + "FAIL\n", "TestB", ""},
+		{hangs, "", "the test hangs"},
+		{"a line of a master\n" + hangs, "", "the test hangs"},
+		{fails + hangs, "TestB", ""},
+		{"panic: close of nil channel\n\ngoroutine 7 [running]:\n", "panic: close of nil channel", ""},
+		{"FAIL\tclustermaster/wire [build failed]\n", "", "no test did"},
+	} {
+		found, err := judge([]byte(tt.out))
+		if said := fmt.Sprint(err); found != tt.found || (err == nil) != (tt.err == "") || !strings.Contains(said, tt.err) {
+			t.Errorf("%q: %q, %v", tt.out, found, err)
+		}
 	}
 }
