@@ -40,8 +40,12 @@ func TestClosePki(t *testing.T) {
 		}
 		closePki(o, slog.New(slog.DiscardHandler))
 		for name, want := range map[string]fs.FileMode{"pki": want, "cluster": want, "cache": mode} {
-			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != fs.ModeDir|want {
-				t.Errorf("%v: %s has mode %v, want %v (%v)", mode, name, info.Mode(), want, err)
+			info, err := os.Stat(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Mode() != fs.ModeDir|want {
+				t.Errorf("%v: %s has mode %v, want %v", mode, name, info.Mode(), want)
 			}
 		}
 	}

@@ -24,7 +24,12 @@ func daemonCommands(m *Master, p Programs) (start, stop string) {
 // endDaemon ends the master named by the pidfile.
 func (m *Master) endDaemon(t *testing.T) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(m.Dir, "master.pid"))
+	endNamed(filepath.Join(m.Dir, "master.pid"))
+}
+
+// endNamed ends the master named by a pidfile, if there is one.
+func endNamed(pidfile string) {
+	b, err := os.ReadFile(pidfile)
 	if err != nil {
 		return
 	}

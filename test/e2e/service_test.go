@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -105,8 +104,10 @@ func TestService(t *testing.T) {
 	if first, _ := notify.has("STATUS="); first >= ready {
 		t.Errorf("no STATUS= before READY=1: %q", notify.said)
 	}
-	if info, err := os.Stat(pki); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("pki_dir has mode %v (%v)", info.Mode(), err)
+	if info, err := os.Stat(pki); err != nil {
+		t.Error(err)
+	} else if info.Mode().Perm() != 0o700 {
+		t.Errorf("pki_dir has mode %v", info.Mode())
 	}
 	notify.waitFor(t, "STATUS=serving")
 	notify.waitFor(t, "WATCHDOG=1")
@@ -202,17 +203,20 @@ func TestDaemon(t *testing.T) {
 	m := c.Masters[0]
 	alone := regexp.MustCompile(`(?m)^cluster_.*\n`).ReplaceAllString(m.Config(t), "")
 	m.Configure(t, alone)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
 	above, conf := filepath.Split(m.ConfDir)
 	log, err := filepath.Rel(above, m.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
+	pidfile := filepath.Join(above, "below.pid")
+	t.Cleanup(func() { endNamed(pidfile) })
 	daemon := func(args ...string) (string, int) {
+		ctx, cancel := Deadline(t, 30*time.Second)
+		defer cancel()
 		cmd := exec.CommandContext(ctx, m.programs.Master, append([]string{"-d"}, args...)...)
 		cmd.Dir, cmd.Env = above, append(os.Environ(), "SALT_CONFIG_DIR="+conf)
-		out, _ := cmd.CombinedOutput() // ends when no process has this output
+		cmd.WaitDelay = 10 * time.Second // the deadline ends one process, both have the output
+		out, _ := cmd.CombinedOutput()   // ends when no process has this output
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 	for _, tt := range []struct {
@@ -230,13 +234,7 @@ func TestDaemon(t *testing.T) {
 	if out, code := daemon("--pid-file", "below.pid", "--log-file", log); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	pidfile := filepath.Join(above, "below.pid")
 	pid := 0
-	t.Cleanup(func() {
-		if pid > 0 {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
-	})
 	Eventually(t, 60*time.Second, "the master in the background is ready", func() error {
 		if b, err := os.ReadFile(pidfile); err != nil {
 			return err
@@ -265,5 +263,4 @@ func TestDaemon(t *testing.T) {
 		}
 		return nil
 	})
-	pid = 0
 }
