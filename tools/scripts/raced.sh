@@ -1,5 +1,5 @@
 #!/bin/bash
-# raced.sh PROGRAM ARGUMENTS - runs a test's program, for go test -exec. The race detector itself fails now and then in tests on fake time (golang/go issue 78156): it then runs once more, at most twice. What failed before the crash, or raced, stays a failure.
+# raced.sh PROGRAM ARGUMENTS - runs a test's program, for go test -exec. The race detector itself fails now and then in tests on fake time (golang/go issue 78156): it then runs once more, at most twice. What failed before the crash, or raced, stays a failure. A test that the crash ended counts as not run, also after t.Error: its lines look like those of t.Log.
 set -u
 # A check of its own, or a signal in code that is not Go's; a pointer that is nil in Go code begins with "panic:".
 crash='ThreadSanitizer: CHECK failed|^SIG(SEGV|BUS): '
