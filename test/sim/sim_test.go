@@ -308,11 +308,7 @@ func (l *load) final() {
 	}
 	l.disks()
 	w.majorityLost()
-	for _, a := range l.returns {
-		if a.excused() {
-			l.excused++
-		}
-	}
+	l.excused = l.excuses()
 }
 
 // sameState compares the whole replicated state of all masters once they have applied the same
@@ -457,7 +453,35 @@ func (l *load) enough() bool {
 			return false
 		}
 	}
-	return count >= leastFaults && l.heard >= leastHeard
+	return count >= leastFaults && l.heard >= leastHeard && len(l.returns)-l.excuses() >= leastKept
+}
+
+// excuses counts the returns about which nothing is claimed. Its caller holds l.mu, or runs alone.
+func (l *load) excuses() (n int) {
+	for _, a := range l.returns {
+		if a.excused() {
+			n++
+		}
+	}
+	return n
+}
+
+// TestEnough: returns that are excused don't count, as in the verdict.
+func TestEnough(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3, t.TempDir())
+	w.count = leastFaults
+	w.losses.add(w.began.Add(-time.Second), w.began.Add(time.Second))
+	for excused, want := range map[int]bool{5: true, 6: false} {
+		l := newLoad(w)
+		l.acked, l.heard = least, leastHeard
+		for n := range least["return"] {
+			l.returns[strconv.Itoa(n)] = ack{by: w.masters[0], at: w.began, thin: n < excused}
+		}
+		if l.enough() != want {
+			t.Errorf("with %d of %d returns excused: enough is %v", excused, len(l.returns), !want)
+		}
+	}
 }
 
 // judged is a history, the model that it must fit, and what it is of.
