@@ -3,9 +3,13 @@ package master
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
+	"encoding/json"
+	"os"
 	"testing"
 	"time"
 
+	"clustermaster/cluster"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -154,6 +158,52 @@ func TestVersions(t *testing.T) {
 	if got := old.call(dict("cmd", "_master_opts", "id", "m1")).(value.Map); !has(got,
 		"file_roots") {
 		t.Errorf("what is the same for all is refused without a token: %v", got)
+	}
+}
+
+// TestTokensEqualLibrary opens the requests of package wire's vectors, which Salt's library made
+// and a real master answered. What that one refuses is refused with the same bytes. The rest is
+// opened, but for one below version 3 that names a minion and has no token.
+func TestTokensEqualLibrary(t *testing.T) {
+	t.Parallel()
+	var golden struct {
+		Keys         map[string]string
+		AES, Session string
+		Requests     []struct{ Name, Request, Reply string }
+	}
+	if err := json.Unmarshal(must(os.ReadFile("../../wire/testdata/vectors.json")), &golden); err != nil {
+		t.Fatal(err)
+	}
+	k := newKit(t, func(o *Options, _ *Deps) { o.MinimumAuthVersion = 0 })
+	secrets := *k.cluster.Secrets()
+	secrets.AES = []cluster.AESEpoch{{Epoch: 1, Key: must(wire.ParseKey(golden.AES))}}
+	k.cluster.set(&secrets)
+	k.keys.set("m1", "accept", must(wire.ParsePrivateKey([]byte(golden.Keys["minion"]), "")).Public().Text())
+	m1, _ := k.Master.keys.ring("m1")
+	m1.sessions = []*wire.Crypticle{wire.NewCrypticle(must(wire.ParseKey(golden.Session)))}
+	opened, refused := 0, 0
+	for _, v := range golden.Requests {
+		env, refusal := wire.ParseEnvelope(must(hex.DecodeString(v.Request)))
+		if refusal != nil || env.Enc != "aes" {
+			continue
+		}
+		c, refusal := k.open(t.Context(), env, nil)
+		reply := must(hex.DecodeString(v.Reply))
+		if sealed := len(reply) >= 64 && !bytes.Contains(reply, []byte("bad load")); sealed && v.Name != "v2" {
+			if opened++; refusal != nil || c.Cmd != "_return" {
+				t.Errorf("%s: %v, not opened as Salt does", v.Name, refusal)
+			}
+			continue
+		}
+		if len(reply) == 0 || v.Name == "v2" { // Salt's worker stops answering, or serves it
+			reply = pack("bad load")
+		}
+		if refused++; refusal == nil || !bytes.Equal(refusal.Reply, reply) {
+			t.Errorf("%s: %v, want the reply %q", v.Name, refusal, reply)
+		}
+	}
+	if opened < 20 || refused < 20 {
+		t.Errorf("%d requests are opened, %d refused", opened, refused)
 	}
 }
 
