@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"clustermaster/hashring"
+	"clustermaster/test/knownbug"
 )
 
 // Peers gives other packages access to all masters of the cluster.
@@ -23,6 +24,11 @@ func (p Peers) Ring() *hashring.Ring { return p.node.Ring() }
 
 // Alive reports whether a master is reachable now. This master always is.
 func (p Peers) Alive(node string) bool {
+	if knownbug.Is(knownbug.AloneAnew) {
+		if r := p.node.reign.Load(); r != nil && time.Since(r.since) < 8*time.Second {
+			return node == p.Self()
+		}
+	}
 	return node == p.Self() || p.node.port != nil && p.node.port.Alive(node)
 }
 

@@ -1,6 +1,6 @@
-// Package knownbug names former bugs, so that the simulator can show that it would find them again.
-// The build tag knownbugs puts one of them back. Without it the functions here are constants, and
-// the program has none of the bugs.
+// Package knownbug names bugs, nearly all of them former ones, so that the simulator can show that
+// it would find them again. The build tag knownbugs puts one of them back. Without it the functions
+// here are constants, and the program has none of the bugs.
 package knownbug
 
 // Bug is the name of a bug.
@@ -40,9 +40,16 @@ const (
 	SmallBeats Bug = "small-beats"
 	// Of two processes with one node key, both are taken for the member.
 	ClonesServe Bug = "clones-serve"
+
+	// These two were made up, for checks that no former bug needs.
+
+	// A disk takes a deletion from its writer only, until the deletion's time is over.
+	LateDeletions Bug = "late-deletions"
+	// A master counts all others as out of reach for some seconds when the leader has changed.
+	AloneAnew Bug = "alone-anew"
 )
 
 // All lists the bugs.
 var All = []Bug{RingNoSync, LogNoSync, TombstonesMerged, OldDiskMerged, StaleReads, OrdersRepeat,
 	PartFounds, Pipelined, WriteOne, NoFence, ReplayGap, RaftTransfers, HangingLeads, SmallBeats,
-	ClonesServe}
+	ClonesServe, LateDeletions, AloneAnew}

@@ -46,6 +46,8 @@ var shows = map[knownbug.Bug][]string{
 	knownbug.SmallBeats:       {"although its large packets get lost"},
 	knownbug.ClonesServe:      {"the clone of"},
 	knownbug.RaftTransfers:    {"blocked goroutines remain", "does not end within", "takes no commands then"},
+	knownbug.LateDeletions:    {" is deleted; the disk of ", "; acknowledged is 0"},
+	knownbug.AloneAnew:        {" was acknowledged; ", "; acknowledged is ", "promised are"},
 }
 
 // TestKnownBug puts known bugs back one by one, and counts the seeds until a run finds each. A bug

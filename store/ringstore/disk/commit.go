@@ -348,6 +348,10 @@ func (k *committer) add(g *group, t *Write) error {
 			}
 			continue
 		}
+		if knownbug.Is(knownbug.LateDeletions) && !t.Fresh && c.Record.Deleted() &&
+			!c.Record.Over(k.disk.now()) {
+			continue
+		}
 		lost, err := k.mergeRecord(g, &c.Record)
 		if err != nil {
 			return err
