@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -33,12 +34,10 @@ type trackedLog struct {
 
 	mu     sync.Mutex // guards the fields below
 	staged uint64
-	agreed uint64 // staged, of what is stored: the leader has the same entries up to here
-	failed error  // of a write since the last call of refusal
-	// Entries after the first index, up to the second, came with a snapshot. What the log has there
-	// is from before, and raft keeps it; nobody compared it with the leader's.
-	skipped [2]uint64
-	cut     []*raft.Log // the end that raft deleted, until entries were written in its place
+	agreed uint64      // staged, of what is stored: the leader has the same entries up to here
+	failed error       // of a write since the last call of refusal
+	cut    []*raft.Log // the end that was deleted, until entries were written in its place
+	old    uint64      // first entry of the end that settle found; 0: none
 }
 
 var _ raft.CommitTrackingLogStore = (*trackedLog)(nil)
@@ -81,26 +80,17 @@ func (t *trackedLog) StoreLog(entry *raft.Log) error { return t.StoreLogs([]*raf
 // sends to peers.
 func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 	t.mu.Lock()
-	staged, cut := t.staged, t.cut
+	staged := t.staged
 	t.mu.Unlock()
-	ext := binary.BigEndian.AppendUint64(nil, staged)
-	if len(entries) > 0 {
-		if i := cutAt(cut, entries[0].Index-1); i >= 0 { // the entry before them was cut
-			entries = append(slices.Clone(cut[:i+1]), entries...)
-		}
-	}
-	marked := make([]*raft.Log, len(entries))
-	for i, e := range entries {
-		c := *e
-		c.Extensions = ext
-		marked[i] = &c
-	}
 	if t.writing != nil {
 		defer t.writing()()
 	}
 	began := time.Now()
 	t.since.Store(&began)
-	err := t.LogStore.StoreLogs(marked)
+	err := t.cutOldEnd()
+	if err == nil {
+		err = t.LogStore.StoreLogs(t.marked(entries, staged))
+	}
 	t.since.Store(nil)
 	t.mu.Lock()
 	if err == nil {
@@ -118,14 +108,86 @@ func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 	return err
 }
 
-// skip notes that a snapshot was installed: see skipped.
-func (t *trackedLog) skip(before, index uint64) {
+// marked returns copies of entries with a commit index, and before them those that they follow and
+// that were cut.
+func (t *trackedLog) marked(entries []*raft.Log, commit uint64) []*raft.Log {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.skipped[1] > 0 {
-		before = min(before, t.skipped[0])
+	cut := t.cut
+	t.mu.Unlock()
+	if len(entries) > 0 {
+		if i := cutAt(cut, entries[0].Index-1); i >= 0 { // the entry before them was cut
+			entries = append(slices.Clone(cut[:i+1]), entries...)
+		}
 	}
-	t.skipped = [2]uint64{before, index}
+	ext := binary.BigEndian.AppendUint64(nil, commit)
+	marked := make([]*raft.Log, len(entries))
+	for i, e := range entries {
+		c := *e
+		c.Extensions = ext
+		marked[i] = &c
+	}
+	return marked
+}
+
+// settle finds the end of the log that is from before a snapshot and not known to be committed: all
+// after the commit index, if the entry at the snapshot's index has another term or the log ends
+// before it. Raft keeps that end, which a leader may replace. No entry is written after it.
+func (t *trackedLog) settle(snapshot *raft.SnapshotMeta) error {
+	last, err := t.LogStore.LastIndex()
+	if err != nil {
+		return fmt.Errorf("compare the log with a snapshot: %w", err)
+	}
+	var entry raft.Log
+	if last >= snapshot.Index {
+		err := t.LogStore.GetLog(snapshot.Index, &entry)
+		if errors.Is(err, raft.ErrLogNotFound) || err == nil && entry.Term == snapshot.Term {
+			return nil // the log goes on from the snapshot
+		}
+		if err != nil {
+			return fmt.Errorf("compare entry %d with a snapshot: %w", snapshot.Index, err)
+		}
+	}
+	committed, err := t.committed()
+	if err != nil {
+		return err
+	}
+	first := last + 1
+	for ; first > committed+1; first-- {
+		err := t.LogStore.GetLog(first-1, &entry)
+		if errors.Is(err, raft.ErrLogNotFound) { // a gap that ends with an earlier snapshot
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("compare entry %d with a snapshot: %w", first-1, err)
+		}
+	}
+	if first <= last {
+		t.mu.Lock()
+		t.old = first
+		t.mu.Unlock()
+	}
+	return nil
+}
+
+// cutOldEnd deletes the end that settle found.
+func (t *trackedLog) cutOldEnd() error {
+	t.mu.Lock()
+	old := t.old
+	t.mu.Unlock()
+	if old == 0 {
+		return nil
+	}
+	last, err := t.LogStore.LastIndex()
+	if err == nil && old <= last {
+		err = t.cutEnd(old, last)
+	}
+	if err != nil {
+		return fmt.Errorf("cut entries from before a snapshot: %w", err)
+	}
+	t.mu.Lock()
+	t.old = 0
+	t.mu.Unlock()
+	return nil
 }
 
 // cutAt returns the place of an entry in what was cut from the log; -1: it isn't there.
@@ -149,8 +211,7 @@ func (t *trackedLog) DeleteRange(first, last uint64) error {
 		return fmt.Errorf("delete entries: %w", err)
 	}
 	t.mu.Lock()
-	committed, cut := t.agreed, t.cut
-	uncompared := t.skipped[0] < first && first <= t.skipped[1]
+	committed, cut, old := t.agreed, t.cut, t.old
 	t.mu.Unlock()
 	end := stored
 	if len(cut) > 0 {
@@ -159,30 +220,35 @@ func (t *trackedLog) DeleteRange(first, last uint64) error {
 	if last < end {
 		return t.LogStore.DeleteRange(first, last)
 	}
+	if first > stored {
+		return nil // it was cut before
+	}
 	if t.applied != nil {
 		committed = max(committed, t.applied.Load())
 	}
-	if first <= committed && !uncompared {
+	if first <= committed && (old == 0 || first < old) {
 		if t.lacking != nil {
 			t.lacking(first)
 		}
 		return fmt.Errorf("entry %d is committed here, and the leader has another one", first)
 	}
-	if first > stored {
-		return nil // it was cut before
-	}
-	ending := make([]*raft.Log, stored-first+1, int(stored-first)+1+len(cut))
+	return t.cutEnd(first, stored)
+}
+
+// cutEnd deletes the end of the log and keeps it readable; see DeleteRange.
+func (t *trackedLog) cutEnd(first, last uint64) error {
+	ending := make([]*raft.Log, last-first+1)
 	for i := range ending {
 		ending[i] = new(raft.Log)
 		if err := t.LogStore.GetLog(first+uint64(i), ending[i]); err != nil {
 			return fmt.Errorf("read entry %d to delete it: %w", first+uint64(i), err)
 		}
 	}
-	if err := t.LogStore.DeleteRange(first, stored); err != nil {
+	if err := t.LogStore.DeleteRange(first, last); err != nil {
 		return err
 	}
 	t.mu.Lock()
-	t.cut = append(ending, cut...)
+	t.cut = append(ending, t.cut...)
 	t.mu.Unlock()
 	return nil
 }

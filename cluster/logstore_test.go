@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -70,25 +71,92 @@ func TestTrackedLog(t *testing.T) {
 }
 
 // A snapshot may come to a master whose log ends with entries that only an earlier leader had. They
-// are no evidence that a majority was put back to older disks.
+// are no evidence that a majority was put back to older disks, neither before a restart nor after
+// it. What is written in their place is.
 func TestEntriesFromBeforeASnapshot(t *testing.T) {
 	t.Parallel()
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries := func(term, first, last uint64) (made []*raft.Log) {
+		for index := first; index <= last; index++ {
+			made = append(made, &raft.Log{Index: index, Term: term})
+		}
+		return made
+	}
 	var lacking []uint64
-	log := &trackedLog{LogStore: raft.NewInmemStore(), applied: new(atomic.Uint64),
-		lacking: func(index uint64) { lacking = append(lacking, index) }}
-	var entries []*raft.Log
-	for index := range uint64(7) {
-		entries = append(entries, &raft.Log{Index: index + 1, Term: 3})
+	open := func(disk raft.LogStore, applied uint64) *trackedLog {
+		log := &trackedLog{LogStore: disk, applied: new(atomic.Uint64),
+			lacking: func(index uint64) { lacking = append(lacking, index) }}
+		log.applied.Store(applied)
+		return log
 	}
-	if err := log.StoreLogs(entries); err != nil {
-		t.Fatal(err)
+	refused := func(what string, log *trackedLog, first, last uint64) {
+		t.Helper()
+		lacking = nil
+		if err := log.DeleteRange(first, last); err == nil || !slices.Equal(lacking, []uint64{first}) {
+			t.Errorf("%s: a committed entry was deleted: %v, lacking %v", what, err, lacking)
+		}
 	}
-	log.applied.Store(9)
-	log.skip(5, 9)
-	if err := log.DeleteRange(5, 7); err == nil || !slices.Equal(lacking, []uint64{5}) {
-		t.Errorf("an applied entry was deleted: %v, lacking %v", err, lacking)
+	for _, c := range []struct {
+		what     string
+		last     uint64 // of the entries that only an earlier leader had
+		snapshot raft.SnapshotMeta
+		old      bool
+	}{
+		{"the log goes on after the snapshot", 12, raft.SnapshotMeta{Index: 9, Term: 4}, true},
+		{"the log ends at the snapshot", 9, raft.SnapshotMeta{Index: 9, Term: 4}, true},
+		{"the log ends before the snapshot", 8, raft.SnapshotMeta{Index: 9, Term: 4}, true},
+		{"the snapshot has the log's entry", 12, raft.SnapshotMeta{Index: 9, Term: 3}, false},
+	} {
+		for _, restarted := range []bool{false, true} {
+			disk := raft.NewInmemStore()
+			log := open(disk, 9)
+			do(log.StageCommitIndex(5))
+			do(log.StoreLogs(entries(2, 1, 5)))
+			do(log.StoreLogs(entries(3, 6, c.last)))
+			if restarted {
+				log = open(disk, 9)
+			}
+			do(log.settle(&c.snapshot))
+			if !c.old {
+				refused(c.what, log, 6, c.last)
+				continue
+			}
+			refused(c.what, log, 5, c.last)
+			for range 2 { // again, as after a write that failed
+				if err := log.DeleteRange(7, c.last); err != nil {
+					t.Errorf("%s: entries that were never applied stay: %v", c.what, err)
+				}
+			}
+			do(log.StoreLogs(entries(5, 7, 20))) // the leader has the same entry 6
+			log.applied.Store(20)
+			for index, want := range map[uint64]uint64{5: 2, 6: 3, 7: 5} {
+				var entry raft.Log
+				if do(disk.GetLog(index, &entry)); entry.Term != want {
+					t.Errorf("%s: entry %d has term %d, want %d", c.what, index, entry.Term, want)
+				}
+			}
+			do(log.settle(&raft.SnapshotMeta{Index: 9, Term: 5}))
+			refused(c.what, log, 9, 20)
+		}
 	}
-	if err := log.DeleteRange(6, 7); err != nil || len(lacking) != 1 {
-		t.Errorf("entries that were never applied stay: %v, lacking %v", err, lacking)
+	// The log ends before the snapshot, and the leader goes on after that.
+	disk := raft.NewInmemStore()
+	log := open(disk, 9)
+	do(log.StageCommitIndex(5))
+	do(log.StoreLogs(entries(2, 1, 5)))
+	do(log.StoreLogs(entries(3, 6, 8)))
+	do(log.settle(&raft.SnapshotMeta{Index: 9, Term: 4}))
+	do(log.StoreLogs(entries(4, 10, 12)))
+	if err := disk.GetLog(6, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Errorf("a follower would get entry 6, which only an earlier leader had: %v", err)
 	}
+	do(log.settle(&raft.SnapshotMeta{Index: 9, Term: 4}))
+	refused("written after the snapshot", log, 9, 12)
+	do(log.settle(&raft.SnapshotMeta{Index: 20, Term: 4})) // over the gap
+	do(log.DeleteRange(10, 12))
 }

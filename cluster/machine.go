@@ -30,9 +30,8 @@ type machine struct {
 	broken error     // why this master can't apply an entry; it applies nothing after it
 	onFail func(error)
 
-	// gets the last index applied before a snapshot was installed, and that of the snapshot; nil:
-	// nothing does
-	installed func(before, index uint64)
+	// is called when a snapshot is installed; nil while the log is replayed
+	installed func() error
 
 	// receives checkpoints; nil while the log is replayed; must not block
 	onCheck func(index uint64, state *fsm.Snapshot)
@@ -151,6 +150,9 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 // Restore implements raft.FSM.
 func (m *machine) Restore(r io.ReadCloser) error {
 	err := m.restore(r)
+	if err == nil && m.installed != nil {
+		err = m.installed()
+	}
 	if err != nil {
 		m.fail(err)
 	}
@@ -165,9 +167,7 @@ func (m *machine) restore(r io.ReadCloser) error {
 	}
 	index := m.state.AppliedIndex()
 	m.servers.Store(nil)
-	if before := m.applied.Swap(index); before > 0 && m.installed != nil { // 0: at the start
-		m.installed(before, index)
-	}
+	m.applied.Store(index)
 	m.mu.Lock()
 	close(m.moved)
 	m.moved = make(chan struct{})

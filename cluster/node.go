@@ -263,7 +263,7 @@ func (n *Node) openRaft() error {
 	logs := &trackedLog{LogStore: cache, writing: n.cfg.Writing, refused: n.diskRefused,
 		applied: &n.machine.applied, lacking: n.othersPutBack, patient: n.cfg.hangsAfter(),
 		wrote: func(took time.Duration) { n.logSync.Observe(took.Seconds()) }}
-	n.logs, n.machine.installed = logs, logs.skip
+	n.logs = logs
 	err = n.replay(logs, snapshots)
 	if err == nil {
 		err = n.checkClusterID()
@@ -303,7 +303,7 @@ func (n *Node) openRaft() error {
 	if err != nil {
 		return errors.Join(err, n.close())
 	}
-	n.machine.onCheck = n.checks.offer
+	n.machine.onCheck, n.machine.installed = n.checks.offer, n.settle
 	n.raft, err = raft.NewRaft(conf, n.machine, logs, patientStable{store, n.cfg.Writing, n.log}, snapshots, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.close())

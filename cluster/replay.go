@@ -29,6 +29,17 @@ func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
 	if err != nil {
 		return fmt.Errorf("list snapshots: %w", err)
 	}
+	if len(have) > 0 {
+		if err := logs.settle(have[0]); err != nil {
+			return damagedLog(filepath.Join(n.cfg.DataDir, "raft", "raft.db"), err)
+		}
+		// raft doesn't count that end yet; on a full disk it will, until the next write
+		if err := logs.cutOldEnd(); err == nil {
+			logs.cut = nil
+		} else if !diskFull(err) {
+			return err
+		}
+	}
 	first, err := logs.FirstIndex()
 	if err != nil {
 		return fmt.Errorf("read raft log: %w", err)
@@ -74,6 +85,18 @@ func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
 	return logs.StageCommitIndex(commit)
 }
 
+// settle compares the log with a snapshot that was just installed.
+func (n *Node) settle() error {
+	have, err := n.snapshots.List()
+	if err != nil {
+		return fmt.Errorf("list snapshots: %w", err)
+	}
+	if len(have) == 0 {
+		return nil
+	}
+	return n.logs.settle(have[0])
+}
+
 // rejoinRemedy is for a member whose Raft state can't be used while other members have theirs.
 const rejoinRemedy = "nothing was changed; restore the file from a copy of this disk, or, if other masters " +
 	"serve, remove this one there with salt-run cluster.remove and let it join again with another data directory"
@@ -82,13 +105,13 @@ const rejoinRemedy = "nothing was changed; restore the file from a copy of this 
 // returns its index, which may be that of an entry that is no command; 0 if there is no snapshot.
 // An older snapshot will do only if the log leads from it to the newest. The damaged ones are then
 // moved aside, so that raft does not use them.
-func (n *Node) restoreNewest(logs raft.LogStore, snapshots raft.SnapshotStore,
+func (n *Node) restoreNewest(logs *trackedLog, snapshots raft.SnapshotStore,
 	have []*raft.SnapshotMeta) (uint64, error) {
 	var errs []error
 	for i, meta := range have {
 		_, r, err := snapshots.Open(meta.ID)
 		if err == nil {
-			if i > 0 && !complete(logs, meta.Index+1, have[0].Index) {
+			if i > 0 && (logs.old > 0 || !complete(logs, meta.Index+1, have[0].Index)) {
 				r.Close()
 				errs = append(errs,
 					fmt.Errorf("restore snapshot %s: the log lacks entries that came after it",

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -155,5 +157,95 @@ func TestDamagedSnapshotWithoutTheLogIsRefused(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "raft", "snapshots", name)); err != nil {
 		t.Errorf("something was changed: %v", err)
+	}
+}
+
+// A master that stopped between the installation of a snapshot and its next entries, or that an
+// earlier release left so, has the end of the log from before the snapshot. It begins without it.
+func TestStartFromSnapshotBesideAnOldEnd(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var at uint64
+	openedAlone(t, dir, func(n *Node) { at = snapshotAtBarrier(t, n) })
+	cutLog(t, dir, at-1, at+9)
+	log, err := raftboltdb.NewBoltStore(filepath.Join(dir, "raft", "raft.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	committed := binary.BigEndian.AppendUint64(nil, at-2)
+	var old []*raft.Log
+	for index := at - 1; index <= at+9; index++ {
+		old = append(old, &raft.Log{Index: index, Term: 1, Type: raft.LogNoop, Extensions: committed})
+	}
+	if err := errors.Join(log.StoreLogs(old), log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	openedAlone(t, dir, func(n *Node) {
+		var entry raft.Log
+		for index := at - 2; index <= at+1; index++ {
+			err := n.logs.GetLog(index, &entry)
+			if gap := index == at-1 || index == at; gap != errors.Is(err, raft.ErrLogNotFound) {
+				t.Errorf("entry %d of %d: %v", index, at, err)
+			}
+		}
+		if entry.Term == 1 {
+			t.Errorf("entry %d is from before the snapshot", entry.Index)
+		}
+	})
+}
+
+// A leader may go back into the end of the log that a snapshot which was installed doesn't confirm.
+func TestSnapshotIsInstalledOverAnOldEnd(t *testing.T) {
+	t.Parallel()
+	disk, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+	n := &Node{snapshots: snapshots, machine: newMachine(fsm.New(), newFeed(), func(err error) { t.Error(err) })}
+	n.logs = &trackedLog{LogStore: disk, patient: time.Hour, applied: &n.machine.applied,
+		lacking: func(index uint64) { t.Errorf("others are said to lack entry %d", index) }}
+	n.machine.installed = n.settle
+	layer := newLoopback(t)
+	follower := startLoneWith(t, layer, n.logs, n.machine, snapshots)
+	defer follower.end(t)
+	peer := raft.NewNetworkTransport(newLoopback(t), 3, time.Minute, nil)
+	defer peer.Close()
+	addr := raft.ServerAddress(layer.Addr().String())
+	noop, err := fsm.Encode(fsm.Noop{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(term, prev, prevTerm, last, commit uint64) {
+		t.Helper()
+		r := &raft.AppendEntriesRequest{RPCHeader: fromLeader, Term: term, PrevLogEntry: prev,
+			PrevLogTerm: prevTerm, LeaderCommitIndex: commit}
+		for index := prev + 1; index <= last; index++ {
+			r.Entries = append(r.Entries, &raft.Log{Index: index, Term: term, Data: noop})
+		}
+		var answer raft.AppendEntriesResponse
+		if err := peer.AppendEntries("follower", addr, r, &answer); err != nil || !answer.Success {
+			t.Fatalf("entries from %d: %v %v", prev+1, answer.Success, err)
+		}
+	}
+	send(1, 0, 0, 5, 5)
+	send(1, 5, 1, 12, 5)
+	state := fsm.New()
+	for index := range uint64(9) {
+		state.Apply(index+1, fsm.Noop{})
+	}
+	var data bytes.Buffer
+	size, err := state.Snapshot().WriteTo(&data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer raft.InstallSnapshotResponse
+	if err := peer.InstallSnapshot("follower", addr, snapshotOf(2, 9, size), &answer, &data); err != nil ||
+		!answer.Success {
+		t.Fatalf("the snapshot: %v %v", answer.Success, err)
+	}
+	send(3, 5, 1, 10, 10)
+	if err := n.machine.wait(t.Context(), 10); err != nil {
+		t.Error(err)
+	}
+	var entry raft.Log
+	if err := disk.GetLog(6, &entry); err != nil || entry.Term != 3 {
+		t.Errorf("entry 6: term %d, %v", entry.Term, err)
 	}
 }

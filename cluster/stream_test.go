@@ -76,13 +76,19 @@ type lone struct {
 
 func startLone(t *testing.T, streams raft.StreamLayer, disk raft.LogStore) *lone {
 	t.Helper()
-	log := &trackedLog{LogStore: disk, patient: time.Hour}
+	return startLoneWith(t, streams, &trackedLog{LogStore: disk, patient: time.Hour}, forgetful{},
+		raft.NewInmemSnapshotStore())
+}
+
+func startLoneWith(t *testing.T, streams raft.StreamLayer, log *trackedLog, state raft.FSM,
+	snapshots raft.SnapshotStore) *lone {
+	t.Helper()
 	trans := newTransport(streams, nil, log, hclog.NewNullLogger())
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "follower", hclog.NewNullLogger()
 	conf.HeartbeatTimeout, conf.ElectionTimeout = 1000*time.Hour, 1000*time.Hour
 	conf.RestoreCommittedLogs = true
-	r, err := raft.NewRaft(conf, forgetful{}, log, raft.NewInmemStore(), raft.NewInmemSnapshotStore(), trans)
+	r, err := raft.NewRaft(conf, state, log, raft.NewInmemStore(), snapshots, trans)
 	if err != nil {
 		t.Fatal(err)
 	}
