@@ -3,14 +3,13 @@ package cache
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 
+	"clustermaster/store/durable"
 	"clustermaster/store/ringstore"
 	"clustermaster/value"
 )
@@ -91,10 +90,8 @@ func (x *export) minions(ctx context.Context, kind string) error {
 // left counts and logs a value that was not written, and returns an error that others would meet
 // too.
 func (x *export) left(name string, err error) error {
-	for _, every := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
-		if errors.Is(err, every) {
-			return err
-		}
+	if durable.TakesNothing(err) {
+		return err
 	}
 	if err != nil {
 		x.failed++

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // folder is what a file is replaced on: the machine's file system, or in tests one that loses what
@@ -81,6 +82,13 @@ func writeBeside(on folder, dir string, b []byte) (name string, err error) {
 	}
 	_, err = f.Write(b)
 	return name, errors.Join(err, f.Sync(), f.Close())
+}
+
+// TakesNothing reports whether a write failed because its disk takes no file: it is full, a quota
+// is used up, or it is read-only.
+func TakesNothing(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		errors.Is(err, syscall.EROFS)
 }
 
 // SyncDir puts the entries of a folder on stable storage.

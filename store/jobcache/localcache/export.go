@@ -2,16 +2,13 @@ package localcache
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"path/filepath"
 
+	"clustermaster/store/durable"
 	"clustermaster/store/jobcache"
 	"clustermaster/store/ringstore"
 )
-
-// endFile holds when a job ended (salt/returners/local_cache.py).
-const endFile = "endtime"
 
 // All reads the jobs of the whole cluster.
 type All interface {
@@ -28,7 +25,7 @@ type Exporter struct {
 }
 
 // Export writes jobs and their returns, those whose jid is not before since. Returns that are on
-// disk stay as they are. It counts what the files have now and the returns that have no place there
+// disk stay as they are. It counts what the files have now and the returns that were not written
 // (the log has each), and says what part of the ring could not be read ("": none).
 func (x Exporter) Export(ctx context.Context, since string) (jobs, returns, failed int,
 	incomplete string, err error) {
@@ -64,13 +61,16 @@ func (x Exporter) Export(ctx context.Context, since string) (jobs, returns, fail
 		jobs++
 		if err := all.EachReturn(ctx, job.JID, func(id string, r jobcache.Return) error {
 			err := c.writeReturn(job.JID, id, r)
-			if errors.Is(err, errNoFolder) {
+			switch {
+			case err == nil:
+				returns++
+			case durable.TakesNothing(err):
+				return err
+			default:
 				failed++
 				c.log.Error("return not written as a file", "jid", job.JID, "minion", id, "err", err)
-				return nil
 			}
-			returns++
-			return err
+			return nil
 		}); err != nil {
 			return jobs, returns, failed, "", err
 		}

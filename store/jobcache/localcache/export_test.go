@@ -23,9 +23,11 @@ func TestExportIsReadBack(t *testing.T) {
 		if err := all.SaveLoad(ctx, id, load, []string{"web1", "web2"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := all.SaveReturn(ctx, id, ".web1", jobcache.Return{Return: pack(t, true)},
-			nil); err != nil {
-			t.Fatal(err)
+		for _, minion := range []string{".web1", "jid", "endtime", "nocache", "web2"} {
+			if _, err := all.SaveReturn(ctx, id, minion, jobcache.Return{Return: pack(t, true)},
+				nil); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if _, err := all.SaveReturn(ctx, id, "web1", jobcache.Return{Return: pack(t, "größer"),
 			Retcode: pack(t, int64(3)), Out: "txt"}, nil); err != nil {
@@ -41,12 +43,15 @@ func TestExportIsReadBack(t *testing.T) {
 	if err == nil { // a write that failed, as on a full disk, left its folder
 		err = os.MkdirAll(filepath.Join(c.folder(jid), "web1"), 0o700)
 	}
+	if err == nil { // a file where a folder should be
+		err = os.WriteFile(filepath.Join(c.folder(jid), "web2"), nil, 0o600)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		jobs, returns, failed, incomplete, err := x.Export(ctx, "20260201")
-		if err != nil || jobs != 1 || returns != 1 || failed != 1 || incomplete != "" {
+		if err != nil || jobs != 1 || returns != 1 || failed != 5 || incomplete != "" {
 			t.Fatalf("%d jobs, %d returns, %d not, %q, %v", jobs, returns, failed, incomplete, err)
 		}
 	}

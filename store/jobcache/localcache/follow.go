@@ -86,13 +86,11 @@ func (c *Cache) over(jid string, f *follower, anyway bool) bool {
 func (c *Cache) takeReturn(ctx context.Context, jid string, f *follower, id string) {
 	err := c.deps.Jobs.ReadReturns(ctx, jid, []string{id},
 		func(id string, r jobcache.Return) error {
-			if err := c.writeReturn(jid, id, r); err != nil {
-				return err
-			}
+			err := c.writeReturn(jid, id, r)
 			c.mu.Lock()
-			delete(f.waiting, id)
+			delete(f.waiting, id) // written or not: it does not come again
 			c.mu.Unlock()
-			return nil
+			return err
 		})
 	if err != nil && ctx.Err() == nil {
 		c.failed.Inc()

@@ -29,6 +29,7 @@ const (
 	loadFile    = ".load.p"
 	minionsFile = ".minions.p"
 	noCacheFile = "nocache" // empty: no returns are stored
+	endFile     = "endtime" // when the job ended
 	returnFile  = "return.p"
 	outFile     = "out.p"
 )
@@ -176,7 +177,8 @@ var errNoFolder = errors.New("has no folder")
 
 // writeReturn writes one return; an earlier one stays.
 func (c *Cache) writeReturn(jid, id string, r jobcache.Return) error {
-	if !wire.ValidID(id) || strings.HasPrefix(id, ".") {
+	if !wire.ValidID(id) || strings.HasPrefix(id, ".") ||
+		slices.Contains([]string{jidFile, endFile, noCacheFile}, id) {
 		return fmt.Errorf("id %q %w", id, errNoFolder)
 	}
 	dir := filepath.Join(c.folder(jid), id)
