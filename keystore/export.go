@@ -56,6 +56,7 @@ type Exporter struct {
 	index   uint64
 	synced  bool // the files were compared with all keys, and the journal lists them
 	again   bool // the journal could not be written: compare all once more
+	failing bool // the log says that files can't be written
 	// owed are the ids whose files could not be brought up to date.
 	owed map[string]bool
 	// quiet is the time of minions/ at a look that left no file for later; zero: look again.
@@ -100,11 +101,12 @@ func (e *Exporter) Index() uint64 {
 }
 
 // Follow handles a change; register it with cluster.Node.OnApply. It writes what changed, or at
-// first and after a snapshot compares everything.
+// first and after a snapshot compares everything. While the journal can't be written it leaves that
+// to Run: others wait for the end of Follow.
 func (e *Exporter) Follow(index uint64, c fsm.Change) {
 	_, member := e.store.node.State().Cluster()
-	compared := e.compared()
-	if !member || !compared && e.founding() {
+	compared, failing := e.compared()
+	if !member || failing || !compared && e.founding() {
 		return
 	}
 	var err error
@@ -118,20 +120,30 @@ func (e *Exporter) Follow(index uint64, c fsm.Change) {
 		}
 		err = e.export(index, ids)
 	}
-	e.sayFailed(err)
+	e.tell(err)
 }
 
-func (e *Exporter) sayFailed(err error) {
-	if err != nil {
-		e.log.Warn("keys not exported to files; trying again; salt-key and the masters work without the files",
-			"dir", e.dir, "err", err)
+// tell logs when writing begins to fail, and when it works again.
+func (e *Exporter) tell(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	failing := err != nil || e.again || len(e.owed) > 0
+	switch {
+	case err != nil && !e.failing:
+		e.failing = true
+		e.log.Warn("keys not exported to files; trying again; salt-key and the masters work without the files, "+
+			"preseeded keys may wait", "dir", e.dir, "err", err)
+	case e.failing && !failing:
+		e.failing = false
+		e.log.Info("keys are exported to files again", "dir", e.dir)
 	}
 }
 
-func (e *Exporter) compared() bool {
+// compared reports whether everything was compared, or is to be compared by Run.
+func (e *Exporter) compared() (done, left bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.synced
+	return e.synced, e.again
 }
 
 // begin compares everything, after the founder has imported the keys of the folders. What the
@@ -143,7 +155,7 @@ func (e *Exporter) begin() {
 	e.mu.Lock()
 	clear(e.ours)
 	e.mu.Unlock()
-	e.sayFailed(e.Sync(e.store.node.State().AppliedIndex()))
+	e.tell(e.Sync(e.store.node.State().AppliedIndex()))
 }
 
 // desired returns the files that an id should have, by folder.
@@ -324,7 +336,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	tick := time.NewTicker(takeInEvery)
 	defer tick.Stop()
 	for {
-		e.sayFailed(e.retry())
+		e.tell(e.retry())
 		if _, err := e.TakeIn(ctx); err != nil && ctx.Err() == nil {
 			e.log.Warn("keys in minions/ not accepted yet; trying again", "dir", e.dir,
 				"err", err)

@@ -3,13 +3,16 @@ package keystore_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"clustermaster/cluster/fsm"
 	"clustermaster/keystore"
+	"clustermaster/test/logtest"
 )
 
 // accepted lists the ids of the accepted keys in a pki directory.
@@ -137,8 +140,9 @@ func TestNoFileWithoutItsLine(t *testing.T) {
 	s := store(t, g)
 	dir := t.TempDir()
 	journal := filepath.Join(dir, keystore.JournalName)
+	log := new(logtest.Buffer)
 	open := func() *keystore.Exporter {
-		e, err := keystore.NewExporter(s, dir, neverFounding, nil)
+		e, err := keystore.NewExporter(s, dir, neverFounding, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,6 +166,21 @@ func TestNoFileWithoutItsLine(t *testing.T) {
 	}
 	e.Follow(g.index, fsm.Change{Restored: true})
 	has("no journal")
+	// Run tries again, not each change: whatever else follows the state waits for Follow.
+	tried, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		e.Follow(g.index, fsm.Change{})
+		e.Follow(g.index, fsm.Change{Restored: true})
+	}
+	if again, err := os.Stat(dir); err != nil || !again.ModTime().Equal(tried.ModTime()) {
+		t.Errorf("a change made the journal anew: %v", err)
+	}
+	if err := e.Run(once); err != nil || strings.Count(log.String(), "keys not exported") != 1 {
+		t.Errorf("%v, log: %s", err, log)
+	}
 	if err := os.RemoveAll(journal); err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +188,9 @@ func TestNoFileWithoutItsLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	has("a journal again", "web1")
+	if strings.Count(log.String(), "exported to files again") != 1 {
+		t.Errorf("log: %s", log)
+	}
 	// A file that can't be written is tried again too, and holds up no other.
 	g.followed = e.Follow
 	blocked := filepath.Join(dir, "minions", "web2")
