@@ -244,7 +244,11 @@ func (e *Exporter) update(ids []string) error {
 	}
 	if synced {
 		if err := durable.SyncDir(filepath.Join(e.dir, Accepted.String())); err != nil {
-			return errors.Join(append(errs, err)...) // the lines stay
+			for _, name := range gone { // the lines stay until the removal is repeated
+				_, id, _ := strings.Cut(name, "/")
+				e.owed[id] = true
+			}
+			return errors.Join(append(errs, err)...)
 		}
 	}
 	lines := make([]string, 0, len(gone)+1)

@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"clustermaster/cluster/fsm"
@@ -233,4 +235,66 @@ func TestNoFileWithoutItsLine(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A removed file keeps its line while the folder can't be synced. The line goes as soon as it can
+// be: it would take a key that is preseeded later for this program's own, and delete it.
+func TestARemovalThatIsNotSyncedIsRepeated(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	s := store(t, g)
+	dir := t.TempDir()
+	minions := filepath.Join(dir, "minions")
+	e, err := keystore.NewExporter(s, dir, neverFounding, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err := s.Import(t.Context(), []keystore.Key{{ID: "web1", State: keystore.Accepted,
+		Pub: pems()[0]}}); err != nil {
+		t.Fatal(err)
+	}
+	e.Follow(g.index, fsm.Change{Restored: true})
+	g.followed = e.Follow
+	mayNotSync(t, minions, func() {
+		g.apply(&fsm.ChangeKeys{Action: fsm.DeleteKeys, IDs: []string{"web1"},
+			From: fsm.StateSet(fsm.KeyAccepted)})
+	})
+	if got := accepted(t, dir); len(got) > 0 {
+		t.Fatalf("files of deleted keys: %q", got)
+	}
+	once, cancel := context.WithCancel(t.Context())
+	cancel() // Run tries once
+	if err := errors.Join(e.Run(once), os.WriteFile(filepath.Join(minions, "web1"), []byte(pems()[1]),
+		0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := e.TakeIn(t.Context()); n != 1 || err != nil {
+		t.Errorf("%d preseeded keys accepted, want 1: %v", n, err)
+	}
+}
+
+// mayNotSync keeps the calling test, also as root, from opening a folder meanwhile. It may change
+// what is in it.
+func mayNotSync(t *testing.T, dir string, meanwhile func()) {
+	t.Helper()
+	do := func(errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(os.Chmod(dir, 0o300))
+	if os.Getuid() == 0 {
+		const nobody = 65534
+		runtime.LockOSThread() // the thread ends with the test
+		up := filepath.Dir(dir)
+		do(os.Chown(dir, nobody, nobody), os.Chmod(up, 0o755), os.Chmod(filepath.Dir(up), 0o755),
+			syscall.Setfsuid(nobody))
+	}
+	meanwhile()
+	if os.Getuid() == 0 {
+		do(syscall.Setfsuid(0))
+	}
+	do(os.Chmod(dir, 0o700))
 }
