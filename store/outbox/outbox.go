@@ -233,15 +233,15 @@ func (b *Box) room(size int64) error {
 	if b.closed {
 		return pebble.ErrClosed
 	}
-	if b.bytes+size > b.opts.Size {
-		if err := b.giveWay(size); err != nil {
+	if b.opts.Room != nil {
+		if err := b.opts.Room(); err != nil {
 			return err
 		}
 	}
-	if b.opts.Room == nil {
-		return nil
+	if b.bytes+size > b.opts.Size {
+		return b.giveWay(size)
 	}
-	return b.opts.Room()
+	return nil
 }
 
 // Spare lets the oldest items of a queue give way where there is no room for others. Items set
@@ -274,8 +274,9 @@ func (b *Box) giveWay(size int64) error {
 	want := max(0, min(b.opts.Size-size, b.opts.Size-b.opts.Size/stepsOfSize))
 	for _, name := range append(spare, aside...) {
 		before := b.queues[name].count
+		var from uint64 // what was removed takes long to pass
 		for b.bytes > want && b.queues[name].count > 0 {
-			items, err := b.Peek(name, 0, 64, b.bytes-want)
+			items, err := b.Peek(name, from, 64, b.bytes-want)
 			if err != nil {
 				return err
 			}
@@ -286,6 +287,7 @@ func (b *Box) giveWay(size int64) error {
 			if err := b.move(name, items[:enough], ""); err != nil {
 				return err
 			}
+			from = items[enough-1].At + 1
 		}
 		if n := before - b.queues[name].count; n > 0 {
 			b.m.refused.WithLabelValues(name).Add(float64(n))

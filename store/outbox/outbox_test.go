@@ -136,7 +136,8 @@ func TestBound(t *testing.T) {
 func TestGiveWay(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "box")
-	o := Options{Size: 4 * (10 + perItem)}
+	var disk error
+	o := Options{Size: 4 * (10 + perItem), Room: func() error { return disk }}
 	ten := strings.Repeat("x", 9)
 	b := open(t, dir, o)
 	put(t, b, "b", "1"+ten)
@@ -151,6 +152,11 @@ func TestGiveWay(t *testing.T) {
 	b = open(t, dir, o)
 	defer func() { _ = b.Close() }()
 	b.Spare("a")
+	disk = errors.New("disk is full")
+	if err := b.Put("b", []byte("2"+ten)); !errors.Is(err, disk) || b.Len("a") != 3 {
+		t.Errorf("%d items of 3 are left for one that was refused: %v", b.Len("a"), err)
+	}
+	disk = nil
 	for i, want := range []string{"2 3|1|2", "3|1|2 3", "|1|2 3 4", "||2 3 4 5", "||2 3 4 5"} {
 		err := b.Put("b", fmt.Appendf(nil, "%d%s", i+2, ten))
 		if full := i == 4; errors.Is(err, ErrFull) != full || !full && err != nil {
