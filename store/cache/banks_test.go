@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"clustermaster/store/miniondata"
 	"clustermaster/store/ringstore"
 	"clustermaster/store/ringstore/ringtest"
@@ -352,6 +354,33 @@ func FuzzPaths(f *testing.F) {
 			t.Fatalf("%q is asked for again as %q, %v", p, again, err)
 		}
 	})
+}
+
+// TestExportToAFullDisk leaves no part of a file, which Salt would list as a key.
+func TestExportToAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); errors.Is(err, unix.EPERM) {
+		t.Skip("needs to mount a small tmpfs; run make test as root")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	c, _ := open(t)
+	if err := c.Store(t.Context(), "cloud", "k", strings.Repeat("x", 100<<10)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := c.Export(t.Context(), dir, true); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("the disk is full: %v", err)
+	}
+	left, err := os.ReadDir(filepath.Join(dir, "cloud"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
+	}
 }
 
 // TestExportIsReadBack: what Export writes for a release of Salt, Migrate reads back.

@@ -149,10 +149,11 @@ func (x *export) write(bank, key string, val any) error {
 		return err
 	}
 	fresh := path.Join(bank, ".new-"+rand.Text())
-	if err := x.root.WriteFile(fresh, packed, 0o600); err != nil {
-		return err
+	err = x.root.WriteFile(fresh, packed, 0o600)
+	if err == nil {
+		err = x.root.Rename(fresh, name)
 	}
-	if err := x.root.Rename(fresh, name); err != nil {
+	if err != nil {
 		_ = x.root.Remove(fresh) // the error above says more
 		return err
 	}
