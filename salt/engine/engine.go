@@ -216,7 +216,7 @@ func (r *run) once(ctx context.Context, held *reign) error {
 		r.mu.Unlock()
 	}()
 	_, err := session.Call(ctx, pythonhost.Call{Kind: pythonhost.Engine, Fun: r.Module + ".start",
-		Kwargs: r.Options, Started: func() { held.lease(r) }})
+		Kwargs: r.Options, Started: func() error { return held.lease(r) }})
 	return err
 }
 
@@ -229,14 +229,12 @@ func (r *run) become(state string, err error) {
 	}
 }
 
-// lease lets the engine run for d.
-func (r *run) lease(d time.Duration) {
+// lease lets the engine run for d. It reports whether there is an engine.
+func (r *run) lease(d time.Duration) bool {
 	r.mu.Lock()
 	session := r.session
 	r.mu.Unlock()
-	if session != nil {
-		session.Lease(d)
-	}
+	return session != nil && session.Lease(d)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -93,11 +93,23 @@ type world struct {
 	most   int
 	starts []time.Time
 	end    func(starts int) error // what an engine does; nil: it keeps running
+	begun  func(master string)    // called while an engine is started
 	child  *child
 }
 
 func (c *child) Call(ctx context.Context, call pythonhost.Call) (any, error) {
 	w := c.w
+	w.mu.Lock()
+	begun := w.begun
+	w.mu.Unlock()
+	if begun != nil {
+		begun(c.id)
+	}
+	if call.Started != nil {
+		if err := call.Started(); err != nil {
+			return nil, err
+		}
+	}
 	w.mu.Lock()
 	w.child = c
 	w.runs[c.id]++
@@ -111,9 +123,6 @@ func (c *child) Call(ctx context.Context, call pythonhost.Call) (any, error) {
 	defer func() { w.mu.Lock(); w.runs[c.id]--; w.mu.Unlock() }()
 	if end != nil {
 		return nil, end(starts)
-	}
-	if call.Started != nil {
-		call.Started()
 	}
 	lease := time.NewTimer(time.Hour)
 	for {
@@ -216,6 +225,22 @@ func TestOneAtATime(t *testing.T) {
 		nodes["b"].set(func() { nodes["b"].frozen = time.Now().Add(time.Hour) })
 		c.elect("a")
 		wait(takeover+2*beat, "a1", "a starts it; b stood still as soon as it had started its own")
+
+		stood := make(chan struct{})
+		w.mu.Lock()
+		w.begun = func(master string) {
+			if master == "c" {
+				nodes["c"].set(func() { nodes["c"].frozen = time.Now().Add(time.Hour) })
+				close(stood)
+				nodes["c"].stand()
+			}
+		}
+		w.mu.Unlock()
+		c.elect("c")
+		<-stood
+		c.elect("a")
+		wait(takeover+2*beat, "a1", "a starts it; c stood still while it started its own")
+		wait(2*time.Hour, "a1", "c goes on")
 		stop()
 		all.Wait()
 		if w.most != 1 {

@@ -129,22 +129,26 @@ func (g *reign) longer(at time.Time) {
 	g.mu.Unlock()
 	for _, r := range g.e.all {
 		if !r.Everywhere {
-			g.lease(r)
+			_ = g.lease(r) // one that isn't there gets its lease when it is started
 		}
 	}
 }
 
-// lease lets an engine run for the rest of the lease.
-func (g *reign) lease(r *run) {
+// lease lets an engine run for the rest of the lease. Without one it may not begin.
+func (g *reign) lease(r *run) error {
 	if g == nil || g.e.d.Alone {
-		return
+		return nil
 	}
-	if left := leaseTime - time.Since(g.since()); left > 0 {
-		r.lease(left)
+	if left := leaseTime - time.Since(g.since()); left <= 0 || !r.lease(left) {
+		return errNoLease
 	}
+	return nil
 }
 
-var errOver = errors.New("the engine was stopped")
+var (
+	errOver    = errors.New("the engine was stopped")
+	errNoLease = errors.New("this master's lease ran out while the engine was being started")
+)
 
 // guard returns the Guard for one run of an engine, which ends with life. Engines of every master
 // have no guard (nil).

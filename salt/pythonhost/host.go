@@ -137,8 +137,9 @@ type Call struct {
 	// and data, for an event below Tag). Nil drops all.
 	JID, User, Tag string
 	Output         func(kind string, v any)
-	// Started is called once there is a child that Lease acts on. May be nil.
-	Started func()
+	// Started is called once there is a child that Lease acts on, before the function begins. An
+	// error ends the call. May be nil.
+	Started func() error
 	// State is for a state function.
 	State *StateCall
 	// Retcode gets what a function of kind Module leaves in __context__["retcode"]. May be nil.
@@ -463,7 +464,10 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 	s.at.Store(s.child)
 	defer s.at.Store(nil)
 	if c.Started != nil {
-		c.Started()
+		if err := c.Started(); err != nil {
+			s.drop()
+			return nil, err
+		}
 	}
 	talk := &conversation{session: s, child: s.child, call: c, limit: s.h.opts.Timeout,
 		option: "python_timeout"}
