@@ -76,7 +76,9 @@ type Data struct {
 
 	mu    sync.Mutex // guards mines
 	mines map[string]mineSize
-	turns [64]sync.Mutex // of writes that first read what a quota counts, by a hash of the id
+	// of writes that first read what a quota counts, by a hash of the id. N masters that write at
+	// the same moment may exceed a quota by N-1 of them.
+	turns [64]sync.Mutex
 }
 
 // mineSize is an upper bound for the mine of a minion, known without reading it: its size when it
