@@ -317,7 +317,9 @@ func (l *loader) mapping(n *yaml.Node, depth int) (any, error) {
 // two merged mappings is an error, as in Salt.
 func (l *loader) flatten(n *yaml.Node, depth int) ([]entry, error) {
 	if depth > maxDepth {
-		return nil, fault(n, "merge keys nested deeper than %d levels", maxDepth)
+		err := fault(n, "merge keys nested deeper than %d levels", maxDepth)
+		err.TooDeep = true
+		return nil, err
 	}
 	var own, merged []entry
 	for i := 0; i+1 < len(n.Content); i += 2 {
