@@ -38,6 +38,8 @@ type trackedLog struct {
 	failed error       // of a write since the last call of refusal
 	cut    []*raft.Log // the end that was deleted, until entries were written in its place
 	old    uint64      // first entry of the end that settle found; 0: none
+	// index and term of the snapshot over that end
+	overIndex, overTerm uint64
 }
 
 var _ raft.CommitTrackingLogStore = (*trackedLog)(nil)
@@ -109,13 +111,14 @@ func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
 }
 
 // marked returns copies of entries with a commit index, and before them those that they follow and
-// that were cut.
+// that were cut. They may follow the snapshot over that end instead.
 func (t *trackedLog) marked(entries []*raft.Log, commit uint64) []*raft.Log {
 	t.mu.Lock()
-	cut := t.cut
+	cut, index, term := t.cut, t.overIndex, t.overTerm
 	t.mu.Unlock()
 	if len(entries) > 0 {
-		if i := cutAt(cut, entries[0].Index-1); i >= 0 { // the entry before them was cut
+		before := entries[0].Index - 1
+		if i := cutAt(cut, before); i >= 0 && (before != index || cut[i].Term == term) {
 			entries = append(slices.Clone(cut[:i+1]), entries...)
 		}
 	}
@@ -151,6 +154,9 @@ func (t *trackedLog) settle(snapshot *raft.SnapshotMeta) error {
 	if err != nil {
 		return err
 	}
+	if committed >= snapshot.Index { // an earlier release has written a newer end after the old one
+		return nil
+	}
 	first := last + 1
 	for ; first > committed+1; first-- {
 		err := t.LogStore.GetLog(first-1, &entry)
@@ -163,7 +169,7 @@ func (t *trackedLog) settle(snapshot *raft.SnapshotMeta) error {
 	}
 	if first <= last {
 		t.mu.Lock()
-		t.old = first
+		t.old, t.overIndex, t.overTerm = first, snapshot.Index, snapshot.Term
 		t.mu.Unlock()
 	}
 	return nil

@@ -159,4 +159,14 @@ func TestEntriesFromBeforeASnapshot(t *testing.T) {
 	refused("written after the snapshot", log, 9, 12)
 	do(log.settle(&raft.SnapshotMeta{Index: 20, Term: 4})) // over the gap
 	do(log.DeleteRange(10, 12))
+	// An earlier release left the old end below newer entries.
+	disk = raft.NewInmemStore()
+	log = open(disk, 20)
+	do(log.StoreLogs(append(entries(2, 1, 5), entries(3, 6, 9)...)))
+	do(log.StageCommitIndex(19))
+	do(log.StoreLogs(entries(4, 10, 20)))
+	log = open(disk, 20)
+	do(log.settle(&raft.SnapshotMeta{Index: 9, Term: 4}))
+	do(log.cutOldEnd())
+	do(disk.GetLog(20, new(raft.Log)))
 }

@@ -194,9 +194,15 @@ func TestStartFromSnapshotBesideAnOldEnd(t *testing.T) {
 	})
 }
 
-// A leader may go back into the end of the log that a snapshot which was installed doesn't confirm.
+// A leader may go back into the end of the log that a snapshot which was installed doesn't confirm,
+// or go on after the snapshot.
 func TestSnapshotIsInstalledOverAnOldEnd(t *testing.T) {
 	t.Parallel()
+	t.Run("back", func(t *testing.T) { t.Parallel(); installedOverAnOldEnd(t, 5, 1) })
+	t.Run("on", func(t *testing.T) { t.Parallel(); installedOverAnOldEnd(t, 9, 2) })
+}
+
+func installedOverAnOldEnd(t *testing.T, prev, prevTerm uint64) {
 	disk, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
 	n := &Node{snapshots: snapshots, machine: newMachine(fsm.New(), newFeed(), func(err error) { t.Error(err) })}
 	n.logs = &trackedLog{LogStore: disk, patient: time.Hour, applied: &n.machine.applied,
@@ -240,12 +246,15 @@ func TestSnapshotIsInstalledOverAnOldEnd(t *testing.T) {
 		!answer.Success {
 		t.Fatalf("the snapshot: %v %v", answer.Success, err)
 	}
-	send(3, 5, 1, 10, 10)
+	send(3, prev, prevTerm, 10, 10)
 	if err := n.machine.wait(t.Context(), 10); err != nil {
 		t.Error(err)
 	}
 	var entry raft.Log
-	if err := disk.GetLog(6, &entry); err != nil || entry.Term != 3 {
+	switch err := disk.GetLog(6, &entry); {
+	case prev < 6 && (err != nil || entry.Term != 3):
 		t.Errorf("entry 6: term %d, %v", entry.Term, err)
+	case prev > 6 && !errors.Is(err, raft.ErrLogNotFound):
+		t.Errorf("entry 6, which only an earlier leader had, is written again: term %d, %v", entry.Term, err)
 	}
 }
