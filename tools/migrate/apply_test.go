@@ -12,10 +12,12 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +31,11 @@ import (
 func box(t *testing.T) (dir string, ln net.Listener) {
 	t.Helper()
 	dir = t.TempDir()
+	if signal.Ignored(syscall.SIGHUP) { // the tests run below nohup
+		heard := make(chan os.Signal, 1)
+		signal.Notify(heard, syscall.SIGHUP)
+		t.Cleanup(func() { signal.Stop(heard) })
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
