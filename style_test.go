@@ -21,6 +21,10 @@ var (
 	longLiteral = regexp.MustCompile("[\"`]")
 	unwrappable = regexp.MustCompile(`^( *\||#|    |.*\]\(|.*https?://)`)
 	directive   = regexp.MustCompile(`^//(go:|nolint|line )|https?://`)
+
+	commandLine = regexp.MustCompile(`^(\$ )?(clustermaster|salt(-[a-z]+)?|systemctl|apt|apt-get|dnf|` +
+		`dpkg|make|exec|ssh|scp) `)
+	quotedText = regexp.MustCompile(`\\.|'[^']*'|"(\\.|[^"\\])*"|\s# .*`)
 )
 
 // TestStyle finds the phrases that docs/style.md rules out, and lines that are too long. A tab
@@ -155,5 +159,38 @@ func TestPathsInPages(t *testing.T) {
 				t.Errorf("%s names `%s`, which is not there", name, path)
 			}
 		}
+	}
+}
+
+// TestQuotesInPages finds command lines that break within quotes: a reader who copies one gives the
+// shell two commands. They may break at a \ outside of quotes.
+func TestQuotesInPages(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, name := range sources(t) {
+		if !strings.HasSuffix(name, ".md") {
+			continue
+		}
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fenced := false
+		for line := range strings.Lines(strings.ReplaceAll(string(page), "\\\n", " ")) {
+			if strings.HasPrefix(line, "```") {
+				fenced = !fenced
+			}
+			code, indented := strings.CutPrefix(line, "    ")
+			if (!indented && !fenced) || !commandLine.MatchString(code) {
+				continue
+			}
+			found++
+			if strings.ContainsAny(quotedText.ReplaceAllString(code, ""), `'"`) {
+				t.Errorf("%s: %q has an open quote; break it at \\ outside of quotes", name, code)
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("the pages show %d commands", found)
 	}
 }

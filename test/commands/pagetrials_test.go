@@ -70,10 +70,10 @@ var pageTrials = map[string]map[string]trial{
 		"clustermaster migrate plan": tried("test/e2e/migrate_test.go", `tool("plan")`),
 		"clustermaster migrate plan --other /mnt/pki-of-master2 --json": tried(
 			"test/e2e/migrate_test.go", `plan := []string{"plan", "--json"}`),
-		"clustermaster migrate apply --start 'apt-get install -y ./clustermaster.deb && " +
+		"clustermaster migrate apply --start 'apt-get install -y ./clustermaster_0.2.0_amd64.deb && " +
 			"systemctl start salt-master' --undo 'apt-get install -y salt-master && systemctl start " +
 			"salt-master'": tried("test/e2e/migrate_test.go", `tool("apply", "--stop"`),
-		"clustermaster migrate apply --stop 'apt-get install -y ./clustermaster.deb; " +
+		"clustermaster migrate apply --stop 'apt-get install -y ./clustermaster_0.2.0_amd64.deb; " +
 			"systemctl stop salt-master' --undo 'apt-get install -y salt-master && systemctl start " +
 			"salt-master'": tried("test/e2e/migrate_test.go", `"--stop", `),
 		"clustermaster migrate rollback --start 'apt-get install -y salt-master && " +
@@ -117,17 +117,17 @@ var pageTrials = map[string]map[string]trial{
 }
 
 var (
-	toolSpan = regexp.MustCompile(`^([A-Z]+=\S+ )?(clustermaster|salt[a-z-]*|systemctl|apt|dpkg|make|` +
+	continued = regexp.MustCompile(`\s*\\\n\s*`)
+	toolSpan  = regexp.MustCompile(`^([A-Z]+=\S+ )?(clustermaster|salt[a-z-]*|systemctl|apt|dpkg|make|` +
 		`ssh-keygen|echo|tools/\S+\.sh|docker|podman|firewall-cmd|ufw|htpasswd|chown|chmod|promtool) `)
-	openQuote = regexp.MustCompile(`^[^']*'[^']*$`)
 )
 
 // pageCommands are the commands of a page: its indented and fenced lines and its code spans that
 // begin with a tool.
 func pageCommands(page string) []string {
 	var found []string
-	fenced, held := false, ""
-	for line := range strings.Lines(strings.ReplaceAll(page, "\\\n", " ")) {
+	fenced := false
+	for line := range strings.Lines(continued.ReplaceAllString(page, " ")) {
 		if strings.HasPrefix(line, "```") {
 			fenced = !fenced
 			continue
@@ -140,13 +140,7 @@ func pageCommands(page string) []string {
 			}
 			continue
 		}
-		if line = strings.TrimSpace(held + strings.TrimSpace(line)); openQuote.MatchString(line) &&
-			toolSpan.MatchString(line) {
-			held = line + " " // goes on in the next line
-			continue
-		}
-		held = ""
-		if toolSpan.MatchString(line) {
+		if line = strings.TrimSpace(line); toolSpan.MatchString(line) {
 			found = append(found, line)
 		}
 	}
