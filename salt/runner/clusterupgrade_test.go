@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -146,5 +149,32 @@ func TestUpgradeWithoutACommandWaits(t *testing.T) {
 	if res.Retcode != 0 || !strings.Contains(said,
 		"m3: install release 1.1 on it (m3:4520) and restart salt-master there") {
 		t.Errorf("code %d, %v, said %q", res.Retcode, res.Return, said)
+	}
+}
+
+// TestUpgradeCommandOfThePage runs the command that docs/upgrade.md shows, with a stand-in for ssh:
+// ssh takes no brackets.
+func TestUpgradeCommandOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/upgrade.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := regexp.MustCompile(`(?m)^    #!/bin/sh\n(    .*\n)+`).FindString(string(page))
+	dir := t.TempDir()
+	for name, text := range map[string]string{"hook": strings.ReplaceAll(script, "    ", ""),
+		"ssh": "#!/bin/sh\nprintf '%s|' \"$@\"\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	upgrade := UpgradeCommand([]string{filepath.Join(dir, "hook")})
+	for addr, host := range map[string]string{"10.0.0.2:4520": "10.0.0.2",
+		"m2.example.com:4520": "m2.example.com", "[2001:db8::2]:4520": "2001:db8::2"} {
+		out, err := upgrade(t.Context(), PeerView{ID: "m2", Addr: addr}, "0.3.0")
+		if want := "root@" + host + "|apt-get install -y clustermaster=0.3.0 && systemctl restart salt-master|"; err != nil ||
+			out != want {
+			t.Errorf("%s: %q, %v; want %q", addr, out, err, want)
+		}
 	}
 }
