@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -209,7 +210,7 @@ const greetingTime = 5 * time.Second
 // is a master behind it.
 func knock(ctx context.Context, host string, o *config.Options) (found []checkup.Finding) {
 	for _, port := range []int{o.PublishPort, o.RetPort} {
-		addr := net.JoinHostPort(host, fmt.Sprint(port))
+		addr := net.JoinHostPort(strings.Trim(host, "[]"), fmt.Sprint(port))
 		if err := greeted(ctx, addr); err != nil {
 			found = append(found, checkup.Finding{Check: "balancer", Level: checkup.Error,
 				Text:   fmt.Sprintf("%s: %v", addr, err),

@@ -53,6 +53,9 @@ func ParseMasters(list string) ([]lb.Server, error) {
 		switch {
 		case err == nil && ip.IsUnspecified():
 			return nil, fmt.Errorf("--peers: %s is not the address of a single machine", addr)
+		case ip.Zone() != "":
+			return nil, fmt.Errorf("--peers: %s has a zone, which means something on its own machine only; "+
+				"give an address that all machines reach, or a host name", addr)
 		case err == nil:
 			addr = ip.String()
 		case !hostName.MatchString(addr):
@@ -69,10 +72,11 @@ func ParseMasters(list string) ([]lb.Server, error) {
 			return nil,
 				fmt.Errorf("--peers: %q can't be an id; use letters, digits, dots and dashes", name)
 		}
-		if names[name] || addrs[addr] {
+		machine := strings.ToLower(addr) // names of machines are the same in any case
+		if names[name] || addrs[machine] {
 			return nil, fmt.Errorf("--peers: %s is named twice; name each master once", word)
 		}
-		names[name], addrs[addr] = true, true
+		names[name], addrs[machine] = true, true
 		masters = append(masters, lb.Server{Name: name, Addr: addr})
 	}
 	return masters, nil
@@ -85,8 +89,13 @@ func (c Cluster) checkBalancer() error {
 	if host != "*" && err != nil && !hostName.MatchString(host) {
 		return fmt.Errorf("--balancer: %q is neither an address nor a host name, nor * for all addresses of its machine", host)
 	}
+	if ip.Zone() != "" {
+		return fmt.Errorf("--balancer: %s has a zone, which means something on its own machine only; "+
+			"give an address that minions reach", host)
+	}
 	for _, m := range c.Masters {
-		if at, err2 := netip.ParseAddr(m.Addr); m.Addr == host || err == nil && err2 == nil && at == ip {
+		at, err2 := netip.ParseAddr(m.Addr)
+		if strings.EqualFold(m.Addr, host) || err == nil && err2 == nil && at == ip {
 			return fmt.Errorf("--balancer: %s is the address of %s, and both listen on ports 4505 and 4506; "+
 				"give the balancer an address of its own", host, m.Name)
 		}

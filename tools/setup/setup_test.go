@@ -99,6 +99,8 @@ func TestWrongCommandLines(t *testing.T) {
 		"--balancer=10.0.0.1":            "--balancer: 10.0.0.1 is the address of master1",
 		"--balancer=fd00:0::2":           "--balancer: fd00:0::2 is the address of master3",
 		"--balancer=m2.example.com":      "--balancer: m2.example.com is the address of m2.example.com",
+		"--balancer=M2.Example.com":      "--balancer: M2.Example.com is the address of m2.example.com",
+		"--balancer=fe80::1%eth0":        "--balancer: fe80::1%eth0 has a zone",
 		"--balancer=foo bar":             `--balancer: "foo bar" is neither an address nor a host name`,
 		"--balancer=":                    `--balancer: "" is neither an address nor a host name`,
 		"--balancer=10.0.0.100:4505/tcp": "is neither an address nor a host name",
@@ -159,7 +161,8 @@ func TestBadPeers(t *testing.T) {
 	for peers, part := range map[string]string{
 		"10.0.0.1,10.0.0.1": "twice", "a=10.0.0.1,a=10.0.0.2": "twice", "10.0.0.1,": "neither an address",
 		"0.0.0.0": "not the address of a single", "../x=10.0.0.1": "can't be an id",
-		"a b": "neither an address nor a host name",
+		"a b": "neither an address nor a host name", "fd00::1,[fe80::1%eth0]": "fe80::1%eth0 has a zone",
+		"m1.example.com,x=M1.Example.com": "x=M1.Example.com is named twice",
 	} {
 		dir := filepath.Join(t.TempDir(), "new")
 		var out, errs strings.Builder
