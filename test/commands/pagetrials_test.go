@@ -56,7 +56,13 @@ var pageTrials = map[string]map[string]trial{
 		"make build":             rehearsed("build"),
 		"make test-containers":   rehearsed("test-containers"),
 		"firewall-cmd --permanent --add-service=clustermaster": unavailable("firewalld"),
-		"ufw allow Salt": unavailable("ufw"),
+		"firewall-cmd --permanent --add-rich-rule='rule family=ipv4 source address=10.0.0.2 " +
+			"service name=clustermaster-peers accept'": unavailable("firewalld"),
+		"firewall-cmd --reload": unavailable("firewalld"),
+		"ufw allow Salt":        unavailable("ufw"),
+		"ufw allow from 10.0.0.2 to any app Salt-cluster": unavailable("ufw"),
+		"salt-run salt.cmd cmd.run 'iptables -S'":         unavailable("the unit"),
+		"systemctl edit salt-master":                      unavailable("systemd as the first process"),
 		"docker build -f tools/containers/Containerfile -t clustermaster .": tried(
 			"tools/containers/try.sh", "podman build --format docker"),
 		"podman build --format docker -f tools/containers/Containerfile -t clustermaster .": tried(
