@@ -136,3 +136,27 @@ func TestCertificateThatEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestMissingRoots: a folder that a file names must be there, one of the defaults need not.
+func TestMissingRoots(t *testing.T) {
+	t.Parallel()
+	gone := filepath.Join(t.TempDir(), "gone")
+	for text, want := range map[string]Level{
+		"": Good, "file_roots: {base: [" + gone + "]}": Warning, "file_roots: {base: [/]}": Good,
+		"pillar_roots: {base: [" + gone + "]}": Warning,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "master"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		o, _, err := config.Load(dir, func(string) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &checker{o: o}
+		c.roots(t.Context(), false)
+		if len(c.found) != 1 || c.found[0].Level != want {
+			t.Errorf("%q: %v", text, c.found)
+		}
+	}
+}

@@ -381,6 +381,9 @@ func (c *checker) roots(context.Context, bool) {
 		option string
 		roots  config.Roots
 	}{{"file_roots", c.o.FileRoots}, {"pillar_roots", c.o.PillarRoots}} {
+		if _, given := c.o.Extra[r.option]; !given {
+			continue // nobody chose the folders of the default
+		}
 		for _, env := range r.roots {
 			for _, dir := range env.Dirs {
 				if strings.Contains(dir, "__env__") {
@@ -398,7 +401,7 @@ func (c *checker) roots(context.Context, bool) {
 		}
 	}
 	if !bad {
-		c.say("roots", Good, "", "all folders of file_roots and pillar_roots are there")
+		c.say("roots", Good, "", "all folders that file_roots and pillar_roots name are there")
 	}
 }
 
