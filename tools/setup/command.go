@@ -95,6 +95,8 @@ func (c Cluster) next(w io.Writer, dir string) {
 	balancer := c.single("BALANCER")
 	fmt.Fprintf(w, "  scp %s root@%s:/etc/haproxy/haproxy.cfg\n", filepath.Join(dir, "haproxy.cfg"),
 		lb.Bracketed(balancer))
+	fmt.Fprintf(w, "\nA box that has a master already keeps its /etc/salt/master: copy only master.d to it, see that its interface\n"+
+		"(or cluster_advertise) is the address above, and restart it:\n\n  systemctl restart --no-block salt-master\n")
 	if strings.Contains(balancer, ":") {
 		balancer = quoted(balancer)
 	}

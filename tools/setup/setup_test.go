@@ -65,6 +65,8 @@ func TestWrittenFilesAreGood(t *testing.T) {
 				!strings.Contains(text, "haproxy.cfg root@10.0.0.100:/etc/haproxy/haproxy.cfg") ||
 				!strings.Contains(text, "master: 10.0.0.100") ||
 				!strings.Contains(text, "4520 to the other masters") ||
+				!strings.Contains(text, "copy only master.d to it") ||
+				!strings.Contains(text, "systemctl restart --no-block salt-master") ||
 				!strings.Contains(text, "enable --now --no-block salt-master") {
 				t.Errorf("the next commands lack %s:\n%s", file, out.String())
 			}
