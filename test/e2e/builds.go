@@ -20,13 +20,19 @@ func Previous(t testing.TB) Programs {
 		t.Skipf("needs the history with commit %s, for the previous release: %v\n%s",
 			PreviousRelease[:7], err, out)
 	}
-	src := t.TempDir()
-	archive := exec.Command("sh", "-c", `git -C "$0" archive "$1" | tar -x -C "$2"`, root,
-		PreviousRelease, src)
-	if out, err := archive.CombinedOutput(); err != nil {
-		t.Fatalf("unpack the previous release: %v\n%s", err, out)
+	previous.Do(func() {
+		src := t.TempDir()
+		archive := exec.Command("sh", "-c", `git -C "$0" archive "$1" | tar -x -C "$2"`, root,
+			PreviousRelease, src)
+		if out, err := archive.CombinedOutput(); err != nil {
+			t.Fatalf("unpack the previous release: %v\n%s", err, out)
+		}
+		previousPrograms = built(t, src, "previous")
+	})
+	if previousPrograms == (Programs{}) {
+		t.Fatal("the previous release was not built, see above")
 	}
-	return built(t, src, "previous")
+	return previousPrograms
 }
 
 // Next builds a program one level ahead of this one (build tag future).
@@ -40,8 +46,8 @@ func Next(t testing.TB) Programs {
 }
 
 var (
-	next         sync.Once
-	nextPrograms Programs
+	previous, next                 sync.Once
+	previousPrograms, nextPrograms Programs
 )
 
 // built builds the program from a folder of sources, with its links, below bin of this module.

@@ -116,64 +116,18 @@ func TestDefectOfTheNextRelease(t *testing.T) {
 	}
 }
 
-// TestRollingUpgrade has cluster.upgrade bring the next release to a cluster. Its command asks this
-// test to restart the named master.
+// TestRollingUpgrade has cluster.upgrade bring the next release to a cluster.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	u := &upgrade{old: Ours(t), new: Next(t), level: 2}
 	dir := t.TempDir()
-	hook := filepath.Join(dir, "hook")
-	script := "#!/bin/sh\necho \"$1 $3\" >" + dir + "/asked.new && mv " + dir + "/asked.new " +
-		dir + "/asked\n" +
-		"while [ ! -e " + dir + "/$1.done ]; do sleep 0.1; done\necho restarted $2\n"
-	if err := os.WriteFile(hook, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	u.c = NewCluster(t, ClusterOptions{Programs: u.old, Extra: "cluster_upgrade_command: [" + hook +
-		"]\n"})
+	u.c = NewCluster(t, ClusterOptions{Programs: u.old, Extra: upgradeHook(t, dir)})
 	c := u.c
 	c.StartMasters(t)
 	first := c.Masters[0]
 	u.settled(t, first)
 	u.leads(t, c.Masters[1])
-	roll := func(m *Master, names ...string) Result {
-		t.Helper()
-		ended := make(chan Result, 1)
-		go func() {
-			r, err := run(m.test, m.programs.Run, "-c", m.ConfDir, "cluster.upgrade", "0.3.0",
-				"timeout=60")
-			if err != nil {
-				t.Error(err)
-			}
-			ended <- r
-		}()
-		for _, name := range names {
-			var asked []byte
-			Eventually(t, 60*time.Second, name+" is to be upgraded", func() (err error) {
-				asked, err = os.ReadFile(filepath.Join(dir, "asked"))
-				if err == nil && string(asked) != name+" 0.3.0\n" {
-					err = fmt.Errorf("asked for %q", asked)
-				}
-				return err
-			})
-			p := c.Masters[slices.IndexFunc(c.Masters,
-				func(m *Master) bool { return m.ID == name })]
-			if err := p.Ready(); err == nil {
-				t.Errorf("%s is ready while it is to be restarted", name)
-			}
-			p.Stop(t, 10*time.Second)
-			p.Use(u.new)
-			p.Run(t)
-			if err := os.Remove(filepath.Join(dir, "asked")); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, name+".done"), nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return <-ended
-	}
-	r := roll(first, "master3", "master2") // the leader last
+	r := u.roll(t, dir, first, "0.3.0", "master3", "master2") // the leader last
 	for _, want := range []string{"master3: drain", "master3: restarted " + c.Masters[2].Addr +
 		":4520", "master2: upgraded", "master1 is this master"} {
 		if r.Code != 0 || !strings.Contains(r.Stdout, want) {
@@ -181,11 +135,109 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 	}
 	u.atLevel(t, first, 2, first.ID)
-	if r := roll(c.Masters[1], "master1"); r.Code != 0 {
+	if r := u.roll(t, dir, c.Masters[1], "0.3.0", "master1"); r.Code != 0 {
 		t.Fatalf("%v", r)
 	}
 	u.atLevel(t, first, 3)
 	u.settled(t, first) // no master is drained any longer
+}
+
+// TestRollingUpgradeFromThePreviousRelease goes the way of docs/upgrade.md: release 0.1.0 has no
+// cluster.upgrade, so the first master is upgraded by hand, and upgrades the others.
+func TestRollingUpgradeFromThePreviousRelease(t *testing.T) {
+	t.Parallel()
+	u := &upgrade{old: Previous(t), new: Ours(t), level: 1}
+	dir := t.TempDir()
+	u.c = NewCluster(t, ClusterOptions{Programs: u.old})
+	c := u.c
+	c.StartMasters(t)
+	first := c.Masters[0]
+	u.settled(t, first)
+	u.leads(t, c.Masters[1])
+	if r := first.Runner(t, "cluster.upgrade", "0.2.0"); r.Code != 0 ||
+		r.Stdout != "'cluster.upgrade' is not available.\n" {
+		t.Errorf("docs/upgrade.md says otherwise of release 0.1.0: %v", r)
+	}
+	order := func(fun string) {
+		t.Helper()
+		Eventually(t, 30*time.Second, "the first master takes "+fun, func() error {
+			if r := first.Runner(t, fun); r.Code != 0 {
+				return fmt.Errorf("%v", r)
+			}
+			return nil
+		})
+	}
+	order("cluster.drain")
+	first.Stop(t, 10*time.Second)
+	first.Use(u.new)
+	option := filepath.Join(first.ConfDir, "master.d", "upgrade.conf")
+	if err := os.MkdirAll(filepath.Dir(option), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(option, []byte(upgradeHook(t, dir)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	first.Run(t)
+	order("cluster.undrain")
+	if r := u.roll(t, dir, first, "0.2.0", "master3", "master2"); r.Code != 0 {
+		t.Fatalf("%v", r)
+	}
+	u.atLevel(t, first, 2)
+	u.settled(t, first)
+}
+
+// upgradeHook makes a cluster_upgrade_command that asks the test to restart the named master, by
+// files in dir, and returns the option.
+func upgradeHook(t *testing.T, dir string) string {
+	t.Helper()
+	hook := filepath.Join(dir, "hook")
+	script := "#!/bin/sh\necho \"$1 $3\" >" + dir + "/asked.new && mv " + dir + "/asked.new " +
+		dir + "/asked\n" +
+		"while [ ! -e " + dir + "/$1.done ]; do sleep 0.1; done\necho restarted $2\n"
+	if err := os.WriteFile(hook, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return "cluster_upgrade_command: [" + hook + "]\n"
+}
+
+// roll runs cluster.upgrade on m and does what the command of upgradeHook asks for: of the named
+// masters, in this order.
+func (u *upgrade) roll(t *testing.T, dir string, m *Master, release string, names ...string) Result {
+	t.Helper()
+	ended := make(chan Result, 1)
+	go func() {
+		r, err := run(m.test, m.programs.Run, "-c", m.ConfDir, "cluster.upgrade", release,
+			"timeout=60")
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- r
+	}()
+	for _, name := range names {
+		var asked []byte
+		Eventually(t, 60*time.Second, name+" is to be upgraded", func() (err error) {
+			asked, err = os.ReadFile(filepath.Join(dir, "asked"))
+			if err == nil && string(asked) != name+" "+release+"\n" {
+				err = fmt.Errorf("asked for %q", asked)
+			}
+			return err
+		})
+		p := u.c.Masters[slices.IndexFunc(u.c.Masters,
+			func(m *Master) bool { return m.ID == name })]
+		if err := p.Ready(); err == nil {
+			t.Errorf("%s is ready while it is to be restarted", name)
+		}
+		p.Stop(t, 10*time.Second)
+		p.Use(u.new)
+		p.Run(t)
+		if err := os.Remove(filepath.Join(dir, "asked")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+".done"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return <-ended
 }
 
 // load pings and writes while the releases change, and notes what was acknowledged.
