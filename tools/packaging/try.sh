@@ -99,10 +99,12 @@ inside apt-mark manual salt-common >/dev/null
 inside apt-get remove -y salt-api >/dev/null 2>&1 || fail "apt-get remove"
 
 step "the package takes the place of Salt's"
+inside DPKG_MAINTSCRIPT_PACKAGE=salt-master deb-systemd-helper mask salt-master.service # as the removal of an older package does
 inside dpkg -i /new.deb >"$root/log" 2>&1 || { cat "$root/log"; fail "dpkg -i"; }
 grep -q "installed and not started" "$root/log" || fail "no advice after the installation"
 inside dpkg -s salt-master 2>/dev/null | grep -q "^Status: install ok installed" && fail "Salt's package is still installed"
 unchanged "the installation"
+gone /etc/systemd/system/salt-master.service
 for f in /usr/bin/salt-master /usr/bin/salt-run /usr/lib/systemd/system/salt-master.service /usr/share/man/man1/salt-key.1.gz; do exists $f; done
 inside dpkg -s salt-minion salt-common 2>/dev/null | grep -c "^Status: install ok installed" | grep -qx 2 || fail "Salt's minion is gone"
 [ -z "$(inside dpkg --verify salt-minion salt-common clustermaster)" ] || fail "files are missing or changed: $(inside dpkg --verify salt-minion salt-common clustermaster)"

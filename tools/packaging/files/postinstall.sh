@@ -39,6 +39,10 @@ fi
 if ! getent passwd salt >/dev/null; then
     useradd --system --gid salt --home-dir /var/lib/clustermaster --no-create-home --shell /usr/sbin/nologin --comment Salt salt
 fi
+# Debian's removal of another package with this unit masks it. An administrator's own mask stays.
+if [ "$1" = configure ] && command -v deb-systemd-helper >/dev/null; then
+    deb-systemd-helper unmask salt-master.service >/dev/null || true
+fi
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true
     systemd-tmpfiles --create /usr/lib/tmpfiles.d/clustermaster.conf || true
@@ -49,6 +53,6 @@ fi
 if [ "$upgrade" = no ]; then
     echo "clustermaster is installed and not started."
     echo "  A single master, or one with Salt's configuration: systemctl enable --now salt-master"
-    echo "  A cluster: run clustermaster init on one box and write its options to /etc/salt/master on all, then start them."
+    echo "  A cluster: clustermaster init --peers A,B,C on one box writes master and master.d/cluster.conf of all, and says what to do next."
 fi
 exit 0
