@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"clustermaster/cluster/fsm"
 	"clustermaster/hashring"
 	"clustermaster/test/knownbug"
 )
@@ -49,6 +51,14 @@ func (p Peers) QuorumNeedsSelf() bool {
 	needed := func(voters map[string]bool) bool { return voters[p.Self()] && len(voters) <= 2 }
 	n := p.node
 	return n.Phase() == Joined && needed(n.voters()) && needed(n.agreedVoters())
+}
+
+// Disowned reports whether a member has refused this master's node key and not answered since: this
+// master may have been removed, and not know it yet.
+func (p Peers) Disowned() bool {
+	n := p.node
+	return n.port != nil && slices.ContainsFunc(n.state.Members(),
+		func(m fsm.Member) bool { return !n.port.DisownedAt(m.Node).IsZero() })
 }
 
 // Conn returns the connection to another master.

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,6 +100,12 @@ func TestRemovedServesNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Wait("it is disowned", func() error {
+		if !gone.Node.Peers().Disowned() || by.Node.Peers().Disowned() {
+			return fmt.Errorf("%v, the leader %v", gone.Node.Peers().Disowned(), by.Node.Peers().Disowned())
+		}
+		return nil
+	})
 	c.Wait("its ports close", minions.closed)
 	t.Logf("ports closed %v after the order", time.Since(begin))
 	c.Wait("told why", says(gone, "was removed from the cluster"))

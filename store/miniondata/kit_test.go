@@ -175,6 +175,8 @@ func (n *node) Members() []string { return n.Ring().Members() }
 
 func (n *node) QuorumNeedsSelf() bool { return len(n.Members()) <= 2 }
 
+func (n *node) Disowned() bool { return false }
+
 func (n *node) Alive(name string) bool {
 	n.all.mu.Lock()
 	defer n.all.mu.Unlock()

@@ -28,6 +28,7 @@ func (a alone) Conn(node string) (grpc.ClientConnInterface, error) {
 func (a alone) Alive(string) bool     { return false }
 func (a alone) Members() []string     { return []string{"m1/a"} }
 func (a alone) QuorumNeedsSelf() bool { return true }
+func (a alone) Disowned() bool        { return false }
 
 func newAlone() alone { return alone{hashring.New([]string{"m1/a"}, 256, 3, 1)} }
 

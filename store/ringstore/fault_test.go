@@ -52,6 +52,32 @@ func TestHintsAreHandedOver(t *testing.T) {
 	}
 }
 
+// A master that was removed, and does not know it yet, acknowledges nothing below the quorum.
+func TestDisownedAcknowledgesNothingAlone(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	k.settled()
+	disowned := func(is bool) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.nodes["m1/a"].disowned = is
+	}
+	put := func() error { return k.store("m1/a").Put(t.Context(), jobKey(1), []byte("x"), inAnHour(k)) }
+	disowned(true)
+	k.node("m3/c").kill()
+	if err := put(); err != nil {
+		t.Errorf("with a quorum: %v", err)
+	}
+	k.node("m2/b").kill()
+	if err := put(); !errors.Is(err, errDisowned) {
+		t.Errorf("alone: %v", err)
+	}
+	disowned(false)
+	if err := put(); err != nil {
+		t.Errorf("alone, and not disowned: %v", err)
+	}
+}
+
 func TestAloneIsDurableAndCountedUnderReplicated(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "m1/a", "m2/b", "m3/c")

@@ -65,6 +65,8 @@ type kitNode struct {
 	ring  *hashring.Ring // nil: the kit's; else what this node has heard of
 	// the others have a quorum without it, for it is no voter or was removed
 	spare bool
+	// another one refuses its node key
+	disowned bool
 }
 
 // shiftClock is the real clock, moved.
@@ -296,6 +298,12 @@ func (n *kitNode) QuorumNeedsSelf() bool {
 	n.kit.mu.Lock()
 	defer n.kit.mu.Unlock()
 	return !n.spare && members <= 2
+}
+
+func (n *kitNode) Disowned() bool {
+	n.kit.mu.Lock()
+	defer n.kit.mu.Unlock()
+	return n.disowned
 }
 
 func (n *kitNode) Alive(node string) bool {

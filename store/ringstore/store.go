@@ -38,6 +38,9 @@ type Peers interface {
 	// QuorumNeedsSelf reports whether this master is a member, and the others have no quorum
 	// without it.
 	QuorumNeedsSelf() bool
+	// Disowned reports whether a member has refused this master's node key and not answered since:
+	// this master may have been removed, and not know it yet.
+	Disowned() bool
 }
 
 // Options bound and time the store. The zero value of each field means the default.

@@ -178,6 +178,10 @@ func (s *Store) awaitEpoch(ctx context.Context, epoch uint64) error {
 	}
 }
 
+// errDisowned refuses writes below the quorum.
+var errDisowned = errors.New("too few masters take the record, and one refuses this master's node key: it may have " +
+	"been removed; see salt-run cluster.members there")
+
 // replication is one running write to its owners.
 type replication struct {
 	s         *Store
@@ -635,6 +639,10 @@ func (w *replication) judge(err error) {
 		// and no master that could tell has answered yet.
 		if doubt := w.s.doubted(); doubt != nil {
 			w.end(errors.Join(doubt, err))
+			return
+		}
+		if w.s.peers.Disowned() { // nobody takes over the disk of a master that was removed
+			w.end(errors.Join(errDisowned, err))
 			return
 		}
 		w.s.met.under.Inc()

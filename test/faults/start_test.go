@@ -35,6 +35,7 @@ func (l lone) Conn(node string) (grpc.ClientConnInterface, error) {
 func (l lone) Alive(string) bool     { return false }
 func (l lone) Members() []string     { return []string{l.node} }
 func (l lone) QuorumNeedsSelf() bool { return true }
+func (l lone) Disowned() bool        { return false }
 
 // heap is the content of a master's store.
 type heap struct{ minions, jobs, returns, size int }

@@ -427,6 +427,7 @@ func (s solitary) Conn(n string) (grpc.ClientConnInterface, error) {
 func (s solitary) Alive(n string) bool   { return n == s.self }
 func (s solitary) Members() []string     { return []string{s.self} }
 func (s solitary) QuorumNeedsSelf() bool { return true }
+func (s solitary) Disowned() bool        { return false }
 
 // least is how many acknowledged calls a run needs to show anything: about a third of the fewest
 // that 120 seeds had.

@@ -22,6 +22,7 @@ func (a alone) Conn(node string) (grpc.ClientConnInterface, error) {
 func (a alone) Alive(string) bool     { return false }
 func (a alone) Members() []string     { return []string{"m1/a"} }
 func (a alone) QuorumNeedsSelf() bool { return true }
+func (a alone) Disowned() bool        { return false }
 
 // Alone opens the store of a cluster with only one master, in a temporary folder; the end of the
 // test closes it.
