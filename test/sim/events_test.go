@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -29,39 +28,68 @@ func (l *load) speak(i *instance) {
 	}
 }
 
-// listen checks that an instance hears the events of each tag in order, none twice, and once the
-// cluster is whole, all.
+// noticed is how much later than the event after a gap the notice of the loss may come: a stream
+// that was opened again may deliver events before its confirmation.
+const noticed = 2 * time.Second
+
+// listen checks that an instance hears the events of each tag in order, none twice, that it gets a
+// notice with each gap, and once the cluster is whole, hears all.
 func (l *load) listen(i *instance) {
-	ctx, cancel := context.WithTimeout(i.life, callLimit)
-	s, err := i.mesh.Subscribe(ctx, eventPrefix)
-	cancel()
+	s, err := i.mesh.Subscribe(i.life, eventPrefix)
 	if err != nil {
+		if i.life.Err() == nil {
+			l.w.fault("%s can't subscribe to events: %v", i.m.id, err)
+		}
 		return
 	}
 	defer s.Close()
-	last := map[string]int{}
+	type hearing struct {
+		n  int
+		at time.Time
+	}
+	last := map[string]hearing{}
+	gaps := map[string]time.Time{} // those without a notice yet
+	var notice time.Time           // the latest
 	own := eventPrefix + i.m.id + "/"
 	for {
 		select {
 		case <-i.life.Done():
 			return
+		case <-s.Lost():
+			notice = time.Now()
+			clear(gaps)
 		case e := <-s.C:
 			data, err := e.Map()
-			n := number1(data, "n")
-			if err != nil || n <= last[e.Tag] {
-				l.w.fault("%s hears event %d of %s after %d (%v)", i.m.id, n, e.Tag, last[e.Tag], err)
+			n, before := number1(data, "n"), last[e.Tag]
+			if err != nil || n <= before.n {
+				l.w.fault("%s hears event %d of %s after %d (%v)", i.m.id, n, e.Tag, before.n, err)
+			}
+			gap := before.n > 0 && n != before.n+1
+			select {
+			case <-s.Lost():
+				notice = time.Now()
+				clear(gaps)
+			default:
+			}
+			if gap && notice.Before(before.at) {
+				gaps[e.Tag] = time.Now()
+			}
+			for tag, at := range gaps {
+				if time.Since(at) > noticed {
+					l.w.fault("%s missed events of %s before %v, without a notice", i.m.id, tag, at.Sub(l.w.began))
+					delete(gaps, tag)
+				}
 			}
 			l.mu.Lock()
-			if l.whole && i.heard[e.Tag] > 0 && n != last[e.Tag]+1 {
-				l.w.fault("%s hears event %d of %s after %d, though all is well", i.m.id, n, e.Tag,
-					last[e.Tag])
+			if l.whole && i.heard[e.Tag] > 0 && gap {
+				l.w.fault("%s hears event %d of %s after %d, though all is well", i.m.id, n, e.Tag, before.n)
 			}
 			i.heard[e.Tag]++
 			if !strings.HasPrefix(e.Tag, own) {
 				l.heard++
 			}
 			l.mu.Unlock()
-			last[e.Tag] = n
+			last[e.Tag] = hearing{n, time.Now()}
 		}
 	}
 }
