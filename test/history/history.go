@@ -51,13 +51,16 @@ func (h *History) Add(client int, begun int64, c Call, out Outcome) {
 		Return: end})
 }
 
+// repeated is the value of an offer that AddOffer adds.
+const repeated = "repeated"
+
 // AddOffer records an offered key, as Add. A master that loses the answer to its proposal proposes
 // the offer again. So the key may first have become pending, and been accepted, rejected or deleted
 // before the second proposal: that is recorded as an offer of its own. An offer that took no time
 // was answered from memory.
 func (h *History) AddOffer(client int, begun int64, c Call, out Outcome) {
 	if !out.Unknown && h.Now() > begun {
-		h.Add(client, begun, c, Outcome{Value: "repeated"})
+		h.Add(client, begun, c, Outcome{Value: repeated})
 	}
 	h.Add(client, begun, c, out)
 }
@@ -70,14 +73,15 @@ func (h *History) Calls() int {
 }
 
 // Told is the number of calls with that verb whose answer says what became of them: looks and
-// offers that were answered, and changes that changed something.
+// offers that were answered, and changes that changed something. An offer that was answered from
+// memory does not count.
 func (h *History) Told(verb string) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, op := range h.ops {
 		out := op.Output.(Outcome)
-		if op.Input.(Call).Verb == verb && !out.Unknown &&
-			(out.Changed || verb == "look" || verb == "offer") {
+		offered := verb == "offer" && op.Return > op.Call && out.Value != repeated
+		if op.Input.(Call).Verb == verb && !out.Unknown && (out.Changed || verb == "look" || offered) {
 			n++
 		}
 	}
@@ -121,7 +125,7 @@ func KeyModel() Model {
 				return []string{state}
 			case !out.Unknown && out.Value == "stored":
 				return []string{pending}
-			case !out.Unknown && out.Value != "pending" && out.Value != "repeated":
+			case !out.Unknown && out.Value != "pending" && out.Value != repeated:
 				return []string{absent}
 			}
 			// memory, and a master without quorum, answer pending and store nothing

@@ -221,7 +221,11 @@ func TestTold(t *testing.T) {
 	} {
 		h.Add(1, h.Now(), Call{Register: "a", Verb: c.verb}, c.out)
 	}
-	for verb, want := range map[string]int{"look": 1, "accept": 1, "reject": 0} {
+	for _, out := range []Outcome{{Value: "stored"}, {Unknown: true}} {
+		h.AddOffer(1, -1, Call{Register: "a", Verb: "offer"}, out)
+	}
+	h.ops = append(h.ops, porcupine.Operation{Input: Call{Verb: "offer"}, Output: Outcome{}}) // from memory
+	for verb, want := range map[string]int{"look": 1, "accept": 1, "reject": 0, "offer": 1} {
 		if got := h.Told(verb); got != want {
 			t.Errorf("%s: %d, want %d", verb, got, want)
 		}

@@ -304,14 +304,14 @@ func (l *load) change(number int, m *master, id, action string) {
 	verb := map[string]keystore.Action{"accept": keystore.AcceptKeys, "reject": keystore.RejectKeys,
 		"delete": keystore.DeleteKeys}
 	begun := l.keys.Now()
-	changed := false
+	changed, known := false, l.accepted(id)
 	err := m.on(func(ctx context.Context, i *instance) error {
 		done, index, err := i.keys.Change(ctx, verb[action], []string{id}, states[action]...)
 		changed = len(done) > 0
 		if warning := (*keystore.Warning)(nil); errors.As(err, &warning) {
 			err = nil
 		} else if err == nil && changed && action != "accept" && !i.crash.Load() {
-			l.revoked(i, id, index)
+			l.revoked(i, id, index, known)
 		}
 		return err
 	})
@@ -329,13 +329,25 @@ func (l *load) change(number int, m *master, id, action string) {
 	l.count(number, action, m, err, fmt.Sprint(changed))
 }
 
+// accepted is the lowest index of an accepted key in the memory of masters, 0 if none has it.
+func (l *load) accepted(id string) (index uint64) {
+	for _, i := range l.w.running() {
+		if k, is := i.keys.Accepted(id); is && (index == 0 || k.Index < index) {
+			index = k.Index
+		}
+	}
+	return index
+}
+
 // revoked checks that no member signs a minion in by memory from before a change at index, which
 // was answered without a warning. A master that was removed is no member, and needs a moment to
-// notice it.
-func (l *load) revoked(by *instance, id string, index uint64) {
-	l.mu.Lock()
-	l.acked["revoked"]++
-	l.mu.Unlock()
+// notice it. It counts if a master had the key, of index known, in that memory before.
+func (l *load) revoked(by *instance, id string, index, known uint64) {
+	if known > 0 && known < index {
+		l.mu.Lock()
+		l.acked["revoked"]++
+		l.mu.Unlock()
+	}
 	for _, i := range l.w.running() {
 		if _, member := by.node.State().MemberByNode(i.node.Self().Node); !member {
 			continue

@@ -430,9 +430,9 @@ func (s solitary) QuorumNeedsSelf() bool { return true }
 func (s solitary) Disowned() bool        { return false }
 
 // least is how many acknowledged calls a run needs to show anything: about a third of the fewest
-// that 120 seeds had.
-var least = map[string]int{"offer": 16, "accept": 6, "reject": 2, "delete": 1, "look": 10, "return": 35,
-	"mine": 12, "revoked": 4, "mine.delete": 5, "grains": 5, "grains.drop": 2, "read": 20, "token": 6,
+// that 120 seeds had. Offers and changes of keys are those of History.Told.
+var least = map[string]int{"offer": 12, "accept": 3, "reject": 3, "delete": 5, "look": 10, "return": 35,
+	"mine": 12, "revoked": 3, "mine.delete": 5, "grains": 5, "grains.drop": 2, "read": 20, "token": 6,
 	"token.drop": 2, "once": 3, "once.delete": 3, "read.judged": 8, "shared.put": 3, "shared.drop": 4,
 	"shared.look": 10, "claim": 20, "claim.look": 10}
 
@@ -442,6 +442,16 @@ const (
 	leastFaults = 5
 )
 
+// done counts acknowledged calls; of keys those that say what became of them.
+func done(what string, acked map[string]int, keys *history.History) int {
+	if slices.Contains(keyVerbs, what) {
+		return keys.Told(what)
+	}
+	return acked[what]
+}
+
+var keyVerbs = []string{"offer", "accept", "reject", "delete"}
+
 // enough reports that a run has what its verdict asks for.
 func (l *load) enough() bool {
 	l.w.mu.Lock()
@@ -450,7 +460,7 @@ func (l *load) enough() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for what, n := range least {
-		if l.acked[what] < n {
+		if done(what, l.acked, l.keys) < n {
 			return false
 		}
 	}
@@ -476,6 +486,11 @@ func TestEnough(t *testing.T) {
 	for excused, want := range map[int]bool{5: true, 6: false} {
 		l := newLoad(w)
 		l.acked, l.heard = least, leastHeard
+		for _, verb := range keyVerbs {
+			for range least[verb] {
+				l.keys.Add(0, -1, history.Call{Verb: verb}, history.Outcome{Changed: verb != "offer"})
+			}
+		}
 		for n := range least["return"] {
 			l.returns[strconv.Itoa(n)] = ack{by: w.masters[0], at: w.began, thin: n < excused}
 		}
@@ -517,9 +532,8 @@ func (out *outcome) verdict() []string {
 		return wrong
 	}
 	for _, what := range sorted(least) {
-		if out.acked[what] < least[what] {
-			wrong = append(wrong, fmt.Sprintf("too little was done: %d of %s, at least %d",
-				out.acked[what], what, least[what]))
+		if n := done(what, out.acked, out.keys); n < least[what] {
+			wrong = append(wrong, fmt.Sprintf("too little was done: %d of %s, at least %d", n, what, least[what]))
 		}
 	}
 	if kept := out.acked["return"] - out.excused; kept < leastKept {
