@@ -17,7 +17,6 @@ import (
 	"clustermaster/cluster/fsm"
 	"clustermaster/hashring"
 	"clustermaster/keystore"
-	"clustermaster/store/jobcache"
 	"clustermaster/test/history"
 	"clustermaster/value"
 )
@@ -203,6 +202,7 @@ type load struct {
 	calls   map[string]int
 	acked   map[string]int
 	returns map[string]ack // acknowledged ones, by jid
+	jobs    map[string]*job
 	cells   []*cell
 	heard   int      // events from other masters
 	whole   bool     // all is well: listeners miss nothing
@@ -211,7 +211,7 @@ type load struct {
 
 func newLoad(w *world) *load {
 	return &load{w: w, keys: history.New(), shared: history.New(), claims: history.New(), ids: []string{"ada", "bob", "cyd"},
-		calls: map[string]int{}, acked: map[string]int{}, returns: map[string]ack{},
+		calls: map[string]int{}, acked: map[string]int{}, returns: map[string]ack{}, jobs: map[string]*job{},
 		cells: []*cell{{id: "web1", fun: "status"}, {id: "web2", fun: "status"}, {id: "web3", fun: "status"}}}
 }
 
@@ -396,6 +396,9 @@ type cell struct {
 	mine    register
 	grains  register
 	once    []*once
+
+	unanswered *job // whose return has no acknowledgement yet
+	answered   *job // the last one with an acknowledged return
 }
 
 // once is a mine value that is written once and may then be deleted once.
@@ -445,24 +448,10 @@ func (l *load) dataCall(number int, m *master, chance *rand.Rand, c *cell) {
 	text := fmt.Sprintf("%d of %s", n, c.id)
 	switch k := chance.IntN(20); {
 	case k < 7:
-		jid := fmt.Sprintf("2026%04d%012d", number, n)
 		if n%16 == 0 { // large enough that writers wait for a slow reader
 			text += strings.Repeat("x", n*7919%(48<<10))
 		}
-		packed, err := value.Pack(text)
-		if err != nil {
-			panic(err)
-		}
-		a, err := m.writes(jid, func(ctx context.Context, i *instance) error {
-			_, err := i.jobs.SaveReturn(ctx, jid, c.id, jobcache.Return{Return: packed}, nil)
-			return err
-		})
-		if a.text = string(packed); err == nil {
-			l.mu.Lock()
-			l.returns[jid] = a
-			l.mu.Unlock()
-		}
-		l.count(number, "return", m, err, jid)
+		l.returnCall(number, m, chance, c, text)
 	case k == 19:
 		l.onceCall(number, m, c)
 	case k < 10:

@@ -101,6 +101,9 @@ func (m *master) setClock(ahead time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ahead = ahead
+	if ahead != 0 {
+		m.w.clocksDiffered.Store(true)
+	}
 }
 
 // instance is one process of a master.
@@ -394,8 +397,10 @@ type world struct {
 	load     *load
 	onStart  func(*instance)
 	underWay atomic.Int64 // faults
-	losses   losses
-	hush     hush
+	// from when a clock was set until the end
+	clocksDiffered atomic.Bool
+	losses         losses
+	hush           hush
 
 	mu     sync.Mutex // guards the fields below
 	faults []string

@@ -262,16 +262,6 @@ func (l *load) final() {
 				w.fault("data of %s can't be read at %s: %v", c.id, m.id, err)
 			}
 		}
-		for _, jid := range sorted(l.returns) {
-			var got string
-			err := m.on(func(ctx context.Context, i *instance) (err error) {
-				got, err = returned(ctx, i.jobs, jid)
-				return err
-			})
-			if err != nil || got != l.returns[jid].text && !l.returns[jid].excused() {
-				w.fault("return %s was acknowledged; %s says %q, %v", jid, m.id, got, err)
-			}
-		}
 		err := m.on(func(_ context.Context, i *instance) error {
 			for n, tk := range l.tokens {
 				if _, there := i.node.State().Token(tk.hash); tk.sure && there != tk.there {
@@ -284,6 +274,7 @@ func (l *load) final() {
 			w.fault("%s can't be asked: %v", m.id, err)
 		}
 	}
+	l.finalReturns()
 	if err := l.allHear(); err != nil {
 		w.fault("%v", err)
 	}
