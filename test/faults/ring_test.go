@@ -13,6 +13,7 @@ import (
 	"clustermaster/salt/gather"
 	"clustermaster/test/e2e"
 	"clustermaster/value"
+	"clustermaster/wire"
 )
 
 // writer sends minions' returns to masters and remembers those that were acknowledged.
@@ -24,15 +25,20 @@ type writer struct {
 	masters []*e2e.Master
 	acked   map[string]string // jid to value
 	by      map[string]string // jid to minion
-	next    int
+	latest  time.Time         // of the jids
+	again   map[*minion]unanswered
 	lost    int // without an answer
 	refused int // with False, as by a quota; the master's log names the reason
 }
 
+// unanswered is a return that had no answer. Its minion sends it again, as real ones do.
+type unanswered struct{ jid, val string }
+
 // newWriter makes minions whose keys are accepted; they talk to the given masters.
 func newWriter(t *testing.T, c *cluster, masters []*e2e.Master) *writer {
 	t.Helper()
-	w := &writer{c: c, masters: masters, acked: map[string]string{}, by: map[string]string{}}
+	w := &writer{c: c, masters: masters, acked: map[string]string{}, by: map[string]string{},
+		again: map[*minion]unanswered{}}
 	for i := range 4 {
 		w.minions = append(w.minions, accepted(t, masters[0], fmt.Sprintf("writer%d", i)))
 	}
@@ -45,17 +51,31 @@ func (w *writer) to(masters ...*e2e.Master) {
 	w.masters = masters
 }
 
-// one sends one return of that size.
+// nextReturn is what a minion sends next: a return of that size for a new job, or again one that
+// had no answer. The caller holds mu.
+func (w *writer) nextReturn(m *minion, size int) unanswered {
+	if a, is := w.again[m]; is {
+		delete(w.again, m)
+		return a
+	}
+	now := time.Now().Truncate(time.Microsecond)
+	if !now.After(w.latest) {
+		now = w.latest.Add(time.Microsecond)
+	}
+	w.latest = now
+	jid := wire.JID(now)
+	return unanswered{jid, jid + string(bytes.Repeat([]byte{'x'}, size))}
+}
+
+// one sends one return.
 func (w *writer) one(m *minion, size int) {
 	w.mu.Lock()
-	w.next++
-	jid := fmt.Sprintf("20260101%012d", w.next)
+	try := w.nextReturn(m, size)
 	at := w.masters[rand.IntN(len(w.masters))]
 	w.mu.Unlock()
-	val := jid + string(bytes.Repeat([]byte{'x'}, size))
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	raw, err := m.ask(ctx, at, m.returned(jid, "test.echo", val))
+	raw, err := m.ask(ctx, at, m.returned(try.jid, "test.echo", try.val))
 	var reply any
 	if err == nil {
 		reply, err = value.Unpack(raw)
@@ -67,13 +87,14 @@ func (w *writer) one(m *minion, size int) {
 	defer w.mu.Unlock()
 	if err != nil {
 		w.lost++ // it may have been stored, or not
+		w.again[m] = try
 		return
 	}
 	if reply != nil {
 		w.refused++
 		return
 	}
-	w.acked[jid], w.by[jid] = val, m.id
+	w.acked[try.jid], w.by[try.jid] = try.val, m.id
 }
 
 // write sends n returns and expects all to be taken.
