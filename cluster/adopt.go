@@ -57,20 +57,28 @@ func (n *Node) adopt(ctx context.Context) error {
 	return nil
 }
 
-// mayAdopt judges the answers of peers. Peers without state and minions join later, and so do peers
-// that stay absent for JoinTimeout. An operator's order (Config.Found) chooses among masters that
-// have state of their own, but never overrides an existing cluster.
+// mayAdopt judges the answers of peers. Peers without state and minions join later. So do those
+// that stay absent for JoinTimeout, if this master has minions: without any it may be an empty disk
+// that was started without its cluster's options, and the absent ones may be its cluster. An
+// operator's order (Config.Found) chooses among masters that have state of their own, but never
+// overrides an existing cluster.
 func (n *Node) mayAdopt(answers map[string]answer) error {
 	mine, _ := n.state.Cluster()
 	claim := n.claim()
 	fresh := map[string]*clusterpb.Former{n.cfg.Addr: claim}
 	var errs, ahead []error
 	for addr, a := range answers {
-		if a.err != nil && !errors.Is(a.err, peer.ErrSelf) && !n.cfg.Found &&
-			!n.ran(n.cfg.JoinTimeout) {
-			errs = append(errs,
-				fmt.Errorf("waiting up to cluster_join_timeout (%v): this peer may have a "+
-					"cluster key or minions of its own: %w", n.cfg.JoinTimeout, a.err))
+		if a.err != nil && !errors.Is(a.err, peer.ErrSelf) && !n.cfg.Found {
+			switch {
+			case !holds(claim):
+				errs = append(errs, fmt.Errorf("this master has no minions, so it waits for all of cluster_peers, "+
+					"which may have a cluster; start them, or, if none of them ever had one, start this one once "+
+					"with salt-master --found: %w", a.err))
+			case !n.ran(n.cfg.JoinTimeout):
+				errs = append(errs,
+					fmt.Errorf("waiting up to cluster_join_timeout (%v): this peer may have a "+
+						"cluster key or minions of its own: %w", n.cfg.JoinTimeout, a.err))
+			}
 		}
 		if a.err != nil || a.reply.GetUuid() == mine.UUID {
 			continue

@@ -81,6 +81,30 @@ func TestAStandAloneMasterWaitsNotForEver(t *testing.T) {
 	hasClusterKey(t, c, key)
 }
 
+// One without minions may be an empty disk that was started without its cluster's options. However
+// long its peers are silent, it waits for all of them or for an order.
+func TestAStandAloneMasterWithoutMinionsWaits(t *testing.T) {
+	t.Parallel()
+	ordered := false
+	c := clustertest.Prepare(t, 3, func(i int, cfg *cluster.Config) {
+		cfg.Found, cfg.JoinTimeout = ordered && i == 1, time.Millisecond
+	})
+	key, _ := standAlone(t, c.Nodes[1], "")
+	c.Nodes[1].Start()
+	c.Nodes[2].Start()
+	c.Wait("it says whom it waits for", says(c.Nodes[1], "this master has no minions, so it waits for all"))
+	if cl, _ := c.Nodes[1].State().Cluster(); cl.ClusterID != "" {
+		t.Errorf("it became the first member of %s", cl.ClusterID)
+	}
+	c.Nodes[1].Stop()
+	ordered = true
+	c.Nodes[1].Start()
+	c.WaitVoters(2)
+	c.Nodes[0].Start()
+	c.WaitVoters(3)
+	hasClusterKey(t, c, key)
+}
+
 // Two masters that stood alone are two histories: neither becomes a member until one is chosen,
 // both go on serving, and no line advises to destroy what only one of them has.
 func TestTwoStandAloneMastersRefuseUntilOneIsChosen(t *testing.T) {

@@ -132,10 +132,15 @@ func (o *Options) OpenSecret() string {
 		"(mode %04o); put it into a file of master.d that only the master's user can read", info.Mode().Perm())
 }
 
-// CheckPeers refuses a cluster without another master to ask. It applies only to a master that has
-// no cluster state yet and that isn't told to found alone (salt-master --found).
-func (o *Options) CheckPeers() error {
-	if o.ClusterID == "" || len(o.PeerAddrs()) > 0 {
+// CheckFirst is what refuses the start of a master without state: a file that is left out, because
+// it may have the options of a cluster, and unless found (salt-master --found) a cluster without
+// another master to ask.
+func (o *Options) CheckFirst(found bool) error {
+	if o.leftOut != nil {
+		return fmt.Errorf("a master without state does not start with options missing, because it could found "+
+			"a cluster of its own: %s", strings.ReplaceAll(o.leftOut.Error(), "\n", "; "))
+	}
+	if o.ClusterID == "" || len(o.PeerAddrs()) > 0 || found {
 		return nil
 	}
 	at := o.origins["cluster_id"]

@@ -117,7 +117,7 @@ func load(path string, h host) (*Options, []Warning, error) {
 		return nil, s.warnings, err
 	}
 	o := &Options{ConfFile: path, home: h.home, Extra: make(map[string]any, len(s.values)), origins: s.origins,
-		files: s.files}
+		files: s.files, leftOut: Broken(s.warnings)}
 	l := &loader{o: o, warnings: s.warnings, command: h.command}
 	l.aliases(&s)
 	l.hours(&s)

@@ -263,14 +263,17 @@ func TestPeers(t *testing.T) {
 	if a, err := o.ResolveAdvertise(); a != "127.0.0.1:4520" || err != nil {
 		t.Errorf("advertise = %s, %v", a, err)
 	}
-	if err := o.CheckPeers(); err != nil {
+	if err := o.CheckFirst(false); err != nil {
 		t.Error(err)
 	}
 	alone, _ := loadText(t, clusterText+"cluster_peers: [127.0.0.1]\n")
-	if err := alone.CheckPeers(); err == nil ||
+	if err := alone.CheckFirst(false); err == nil ||
 		!strings.HasSuffix(err.Error(),
 			"master:3: cluster_peers: names no other master, but cluster_id is set; list the other masters' addresses there, or start this one once with `salt-master --found` to found the cluster alone") {
 		t.Errorf("got %v", err)
+	}
+	if err := alone.CheckFirst(true); err != nil {
+		t.Errorf("ordered: %v", err)
 	}
 	if m := o.ResolveMetricsListen(); m != "127.0.0.1:4522" {
 		t.Errorf("metrics = %s", m)

@@ -325,6 +325,7 @@ type Options struct {
 
 	origins map[string]origin
 	files   []string // that were read
+	leftOut error    // files that were not; see Broken
 	home    string   // of the user, for ~ in includes
 }
 

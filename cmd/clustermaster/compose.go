@@ -272,16 +272,16 @@ func (r *process) openCluster(found bool) error {
 		return r.keys.ImportDirs(ctx, r.export, o.KeysDir(), o.PkiDir)
 	}
 	nextlevel.Tune(&cfg)
+	if !cluster.HasState(cfg.DataDir) {
+		if err := o.CheckFirst(found); err != nil {
+			return err
+		}
+	}
 	var port cluster.PeerPort // nil stays nil
 	if o.ClusterID != "" {
 		advertise, err := o.ResolveAdvertise()
 		if err != nil {
 			return err
-		}
-		if !cluster.HasState(cfg.DataDir) && !found {
-			if err := o.CheckPeers(); err != nil {
-				return err
-			}
 		}
 		key, err := peer.LoadNodeKey(o.DataDir(), r.seal.Box("node key"))
 		if err != nil {

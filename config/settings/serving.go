@@ -51,7 +51,7 @@ func Check(o *config.Options) (doubts []string, err error) {
 func refused(o *config.Options) error {
 	if _, err := os.Stat(o.DataDir()); err == nil || errors.Is(err, fs.ErrNotExist) {
 		if !cluster.HasState(Cluster(o).DataDir) {
-			if err := o.CheckPeers(); err != nil {
+			if err := o.CheckFirst(false); err != nil {
 				return err
 			}
 		}

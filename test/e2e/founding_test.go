@@ -243,6 +243,37 @@ func TestAMinionMovesWithTheExportedKey(t *testing.T) {
 	noComplaint(t, c, offsets)
 }
 
+// TestABrokenFileFoundsNothing: an empty master does not start, and founds no cluster of its own,
+// if the file with the cluster's options can't be used. One with state starts.
+func TestABrokenFileFoundsNothing(t *testing.T) {
+	t.Parallel()
+	c := NewCluster(t, ClusterOptions{Masters: 1})
+	m := c.Masters[0]
+	whole := m.Config(t)
+	m.Configure(t, withoutCluster(whole))
+	file := filepath.Join(m.ConfDir, "master.d", "cluster.conf")
+	put(t, filepath.Dir(file), map[string]string{"cluster.conf": "cluster_id: 'kit\n"})
+	const refusal = "a master without state does not start with options missing"
+	refused := func(args ...string) {
+		t.Helper()
+		m.Run(t, args...)
+		code, err := m.Wait(30 * time.Second)
+		if said := tail(m.Log, 1<<20); err != nil || code != 1 ||
+			!strings.Contains(said, refusal) || strings.Contains(said, "cluster founded") {
+			t.Errorf("%v: ended with %d, %v: %s", args, code, err, said)
+		}
+	}
+	refused()
+	refused("--found")
+	put(t, filepath.Dir(file), map[string]string{"cluster.conf": ""})
+	m.Run(t)
+	c.WaitReady(t, 30*time.Second, m)
+	m.Stop(t, 20*time.Second)
+	put(t, filepath.Dir(file), map[string]string{"cluster.conf": "broken: [\n"})
+	m.Run(t)
+	c.WaitReady(t, 30*time.Second, m)
+}
+
 // TestASharedCachedirIsRefused: a second master with the first one's cachedir is refused, and no
 // message tells the operator to remove what the first one needs.
 func TestASharedCachedirIsRefused(t *testing.T) {
