@@ -9,10 +9,14 @@ import (
 	"strings"
 
 	"clustermaster/config"
+	"clustermaster/serve/operator"
 )
 
 // ErrDown is the error of Query if no master answers on the socket in the configuration's sock_dir.
 var ErrDown = errors.New("no master answers")
+
+// NoRightsError is the error of Query for a user that may not connect to the socket.
+type NoRightsError = operator.NoRightsError
 
 // unadorned is the configuration of a user, without the options that change what salt-run prints
 // or that have it not wait for the result.
@@ -29,17 +33,20 @@ func unadorned(dir string, getenv func(string) string) (*config.Options, []confi
 // Query runs a runner function in the way of salt-run, on the master of the configuration folder
 // dir, and decodes its answer into to, a pointer for package json. args are arguments as on a
 // command line. warnings are the lines that salt-run prints on standard error. The error is
-// ErrDown if no master runs.
+// ErrDown if no master runs, and a NoRightsError for a user that may not ask it.
 func Query(ctx context.Context, getenv func(string) string, dir string, to any, fun string,
 	args ...string) (warnings []string, err error) {
 	var stdout, stderr strings.Builder
 	env := Env{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Getenv: getenv,
 		Load: unadorned}
-	down := false
+	var down error
 	env.Dial = func(ctx context.Context, sockDir string) (Daemon, error) {
 		d, err := Env{}.dial(ctx, &config.Options{SockDir: sockDir})
-		if err != nil {
-			down = true
+		switch {
+		case errors.As(err, new(*NoRightsError)):
+			down = err
+		case err != nil:
+			down = ErrDown
 		}
 		return d, err
 	}
@@ -56,8 +63,8 @@ func Query(ctx context.Context, getenv func(string) string, dir string, to any, 
 			warnings = append(warnings, line)
 		}
 	}
-	if down {
-		return warnings, ErrDown
+	if down != nil {
+		return warnings, down
 	}
 	dec := json.NewDecoder(strings.NewReader(stdout.String()))
 	if err := dec.Decode(to); err != nil {

@@ -219,7 +219,7 @@ func (r *keyRun) connect(ctx context.Context, action string) error {
 		}
 		return nil
 	}
-	if !errors.Is(err, operator.ErrNoMaster) {
+	if !errors.Is(err, operator.ErrNoMaster) || errors.As(err, new(*operator.NoRightsError)) {
 		return fmt.Errorf("ERROR: %w", err)
 	}
 	if r.env.Offline == nil {

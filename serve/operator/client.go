@@ -11,11 +11,23 @@ import (
 
 	"clustermaster/salt/gather"
 	"clustermaster/serve/operator/operatorpb"
+	"clustermaster/serve/unixsock"
 	"clustermaster/value"
 )
 
 // ErrNoMaster is returned when no daemon answers on the socket.
 var ErrNoMaster = errors.New("no salt-master answers on its socket")
+
+// NoRightsError says that this user may not connect to the socket. Whether a master runs is
+// unknown. It is an ErrNoMaster for the commands that say what Salt's say.
+type NoRightsError struct{ Socket string }
+
+func (e *NoRightsError) Error() string {
+	return fmt.Sprintf("this user may not connect to the master's socket %s: permission denied; "+
+		"run the command as root or as the master's user", e.Socket)
+}
+
+func (e *NoRightsError) Unwrap() error { return ErrNoMaster }
 
 // Client is a command's end of the operator's socket. It is safe for concurrent use.
 type Client struct {
@@ -25,9 +37,11 @@ type Client struct {
 
 var _ gather.Master = (*Client)(nil)
 
-// Dial connects to the master of a sock_dir. It returns ErrNoMaster if none runs there.
+// Dial connects to the master of a sock_dir. The error is ErrNoMaster if none runs there, and a
+// NoRightsError if this user can't know.
 func Dial(ctx context.Context, sockDir string) (*Client, error) {
-	conn, err := grpc.NewClient("unix:"+filepath.Join(sockDir, SocketName),
+	path := filepath.Join(sockDir, SocketName)
+	conn, err := grpc.NewClient("unix:"+path,
 		grpc.WithTransportCredentials(peerCred{}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage),
 			grpc.MaxCallSendMsgSize(maxRequest)))
@@ -37,6 +51,9 @@ func Dial(ctx context.Context, sockDir string) (*Client, error) {
 	c := &Client{conn: conn, rpc: operatorpb.NewOperatorClient(conn)}
 	if _, err := c.Status(ctx); err != nil {
 		conn.Close()
+		if errors.Is(err, ErrNoMaster) && unixsock.Closed(path) {
+			return nil, &NoRightsError{path}
+		}
 		return nil, err
 	}
 	return c, nil

@@ -52,6 +52,15 @@ func Listen(path string) (*net.UnixListener, error) {
 	return ln.(*net.UnixListener), nil
 }
 
+// Closed reports whether this process lacks the rights to connect to a socket.
+func Closed(path string) bool {
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		c.Close()
+	}
+	return errors.Is(err, fs.ErrPermission)
+}
+
 // private lets nobody else connect, from the bind on: bind gives the path the mode of the socket
 // (unix_bind of Linux). The process's umask would also hold for files of other goroutines.
 func private(_, _ string, c syscall.RawConn) error {

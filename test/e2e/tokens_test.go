@@ -74,9 +74,13 @@ func newStranger(t *testing.T, c *Cluster) stranger {
 // run runs a command at a master, to its end.
 func (s stranger) run(t *testing.T, m *Master, name string, args ...string) Result {
 	t.Helper()
+	return s.command(t, name, append([]string{"-c", filepath.Join(m.Dir, "client")}, args...)...)
+}
+
+func (s stranger) command(t *testing.T, name string, args ...string) Result {
+	t.Helper()
 	var stdout, stderr strings.Builder
-	cmd := exec.CommandContext(t.Context(), filepath.Join(s.bin, name),
-		append([]string{"-c", filepath.Join(m.Dir, "client")}, args...)...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(s.bin, name), args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.Env = append(Instruments(), "HOME="+s.home, "PATH=/usr/bin:/bin")
 	cmd.Dir = "/"

@@ -16,6 +16,36 @@ import (
 	"time"
 )
 
+// TestAUserWithoutRights: beside a running master, a user that may not ask it is told so, and not
+// that no master runs or that another program has its ports. salt says what Salt's says.
+func TestAUserWithoutRights(t *testing.T) {
+	t.Parallel()
+	c := NewCluster(t, ClusterOptions{Masters: 1})
+	s := newStranger(t, c)
+	m := c.Masters[0]
+	m.Configure(t, withoutCluster(m.Config(t)))
+	m.Run(t)
+	c.WaitReady(t, 30*time.Second, m)
+	conf := filepath.Join(m.Dir, "client")
+	const want = "this user may not connect to the master's socket "
+	for _, r := range []Result{s.command(t, "clustermaster", "status", "-c", conf),
+		s.command(t, "clustermaster", "doctor", "-c", conf), s.run(t, m, "salt-key", "-L")} {
+		said := r.Stdout + r.Stderr
+		if r.Code == 0 || !strings.Contains(said, want) {
+			t.Errorf("want %q, got %v", want, r)
+		}
+		for _, wrong := range []string{"no master", "does not run", "another program"} {
+			if strings.Contains(said, wrong) {
+				t.Errorf("%q in %v", wrong, r)
+			}
+		}
+	}
+	if r := s.run(t, m, "salt", "*", "test.ping"); r.Code != 0 ||
+		!strings.Contains(r.Stdout, "The salt master could not be contacted. Is master running?") {
+		t.Errorf("%v", r)
+	}
+}
+
 // TestUser: a master that root starts, as the unit does, runs as another user: in an empty tree,
 // and in one that a master of root left. It owns its own folders and no others.
 func TestUser(t *testing.T) {
