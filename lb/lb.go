@@ -27,6 +27,12 @@ var (
 	otherServer = regexp.MustCompile(`^\s*server master[23]\S* 192\.0\.2\.1[23]:`)
 )
 
+var ofRoot = regexp.MustCompile(`(?m)^    # Started by root, (?:.+\n)+\n`)
+
+// WithoutRoot removes from a shipped file what only root's HAProxy can follow: user, group, chroot
+// and the socket beside them.
+func WithoutRoot(text string) string { return ofRoot.ReplaceAllString(text, "") }
+
 // FillIn puts the masters into text, which is HAProxy or has its placeholders, and bind as the
 // address on which minions connect; "*" is all addresses. Error: a back end without a placeholder,
 // or not two binds.

@@ -5,6 +5,21 @@ import (
 	"testing"
 )
 
+// TestWithoutRoot: what another user than root can't follow is removed, and nothing else.
+func TestWithoutRoot(t *testing.T) {
+	t.Parallel()
+	text := WithoutRoot(HAProxy)
+	for _, line := range []string{"user haproxy", "group haproxy", "chroot ", "stats socket "} {
+		if !strings.Contains(HAProxy, "\n    "+line) || strings.Contains(text, "\n    "+line) {
+			t.Errorf("%q is not in the shipped file alone", line)
+		}
+	}
+	if !strings.Contains(text, "\nglobal\n    # A minion holds") ||
+		strings.Count(HAProxy, "\n")-strings.Count(text, "\n") != 8 {
+		t.Errorf("more is removed: %s", text)
+	}
+}
+
 func TestFillIn(t *testing.T) {
 	t.Parallel()
 	text, err := FillIn(HAProxy, "127.1.2.100",

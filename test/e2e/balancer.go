@@ -64,14 +64,14 @@ func StartBalancer(t testing.TB, dir, addr string, masters []string, o BalancerO
 
 var idleLine = regexp.MustCompile(`^(\s*timeout (?:client|server)) \S+\s*$`)
 
-// fillIn edits the shipped file as its head asks an administrator to. It also replaces the idle
-// limits, unless idle is 0.
+// fillIn edits the shipped file as its head asks an administrator to, for a start by any user. It
+// also replaces the idle limits, unless idle is 0.
 func fillIn(shipped, addr string, masters []string, idle time.Duration) (string, error) {
 	servers := make([]lb.Server, len(masters))
 	for i, m := range masters {
 		servers[i] = lb.Server{Name: fmt.Sprintf("master%d", i+1), Addr: m}
 	}
-	text, err := lb.FillIn(shipped, addr, servers)
+	text, err := lb.FillIn(lb.WithoutRoot(shipped), addr, servers)
 	if err != nil || idle == 0 {
 		return text, err
 	}

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"clustermaster/lb"
 )
 
 // fakeMaster has a master's ports: 4505 and 4506 send its number and stay open, 4521 gives the
@@ -258,6 +262,44 @@ func TestFillIn(t *testing.T) {
 	}
 	if _, err := fillIn("global\n", "x", []string{"y"}, 0); err == nil {
 		t.Error("a file without placeholders is taken")
+	}
+}
+
+// TestShippedBalancerIsNotRoot: started by root, the shipped file leaves HAProxy as its own user in
+// a folder of its own.
+func TestShippedBalancerIsNotRoot(t *testing.T) {
+	t.Parallel()
+	program := HAProxyProgram(t)
+	own, err := user.Lookup("haproxy")
+	if os.Geteuid() != 0 || err != nil {
+		t.Skip("needs root and the user of HAProxy's package")
+	}
+	base, dir := FreeBase(t, 2), Folder(t)
+	text, err := lb.FillIn(lb.HAProxy, base.Balancer(),
+		[]lb.Server{{Name: "m1", Addr: base.Master(1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// This machine's own HAProxy may have the socket.
+	text = strings.Replace(text, "/var/lib/haproxy/stats", filepath.Join(dir, "stats"), 1)
+	put(t, dir, map[string]string{"haproxy.cfg": text})
+	p := &Process{Name: "haproxy", Output: filepath.Join(dir, "haproxy.log")}
+	ShowOnFailure(t, p.Output)
+	p.Start(t, program, "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
+	Eventually(t, 10*time.Second, "HAProxy gives up its rights", func() error {
+		for field, want := range map[string]string{"Uid": own.Uid, "Gid": own.Gid} {
+			if got := ProcStatus(t, p.PID(), field); !slices.Equal(got, slices.Repeat([]string{want}, 4)) {
+				return fmt.Errorf("it has the %s %v, want %s", field, got, want)
+			}
+		}
+		root, err := os.Readlink(fmt.Sprintf("/proc/%d/root", p.PID()))
+		if err == nil && root != "/var/lib/haproxy" {
+			err = fmt.Errorf("its root is %s", root)
+		}
+		return err
+	})
+	if err := dial(base.Balancer(), RequestPort); err != nil {
+		t.Error(err)
 	}
 }
 

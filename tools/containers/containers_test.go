@@ -150,7 +150,7 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s: peers %s", name, peers)
 		}
 	}
-	want, err := lb.FillIn(lb.HAProxy, "*", masters)
+	want, err := lb.FillIn(lb.WithoutRoot(lb.HAProxy), "*", masters)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestCompose(t *testing.T) {
 		write(t, "haproxy.cfg", want, 0o644)
 	}
 	if got, err := os.ReadFile("haproxy.cfg"); err != nil || string(got) != want {
-		t.Errorf("haproxy.cfg is not lb/haproxy.cfg with these addresses; UPDATE=1 writes it: %v", err)
+		t.Errorf("haproxy.cfg is not lb/haproxy.cfg without root and with these addresses; UPDATE=1 writes it: %v", err)
 	}
 }
 

@@ -45,7 +45,7 @@ func (p *Playground) startBalancer(ctx context.Context) error {
 	for i, h := range p.hosts {
 		servers[i] = lb.Server{Name: fmt.Sprintf("master%d", i+1), Addr: h}
 	}
-	filled, err := lb.FillIn(string(text), p.front, servers)
+	filled, err := lb.FillIn(lb.WithoutRoot(string(text)), p.front, servers)
 	if err != nil {
 		return fmt.Errorf("fill in %s: %w", p.cfg.Template, err)
 	}
