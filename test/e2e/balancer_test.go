@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -303,12 +304,36 @@ func TestShippedBalancerIsNotRoot(t *testing.T) {
 	}
 }
 
-// TestShippedFilesAreValid: both shipped files pass HAProxy's own check unchanged.
+// TestUnknownMasters: HAProxy starts although a master's name is unknown, and serves through the
+// others.
+func TestUnknownMasters(t *testing.T) {
+	t.Parallel()
+	base := FreeBase(t, 2)
+	f := startFake(t, base, 1)
+	f.ready.Store(true)
+	f.live.Store(true)
+	b := StartBalancer(t, Folder(t), base.Balancer(), []string{base.Master(1), "unknown.invalid"},
+		BalancerOptions{})
+	Eventually(t, 10*time.Second, "the first master is up", func() error {
+		up, err := b.Up("requests")
+		if err == nil && !slices.Equal(up["requests_masters"], []int{1}) {
+			err = fmt.Errorf("up: %v", up)
+		}
+		return err
+	})
+}
+
+// TestShippedFilesAreValid: both shipped files pass HAProxy's own check unchanged, and haproxy.cfg
+// also with the lines that follow the DNS.
 func TestShippedFilesAreValid(t *testing.T) {
 	t.Parallel()
 	program := HAProxyProgram(t)
-	for _, f := range []string{"lb/haproxy.cfg", "lb/haproxy-salt.cfg"} {
-		if r := Command(t, program, "-c", "-f", Root(t)+"/"+f); r.Code != 0 ||
+	dir := Folder(t)
+	put(t, dir, map[string]string{"dns.cfg": regexp.MustCompile(`(?m)^( *)#(\w)`).
+		ReplaceAllString(lb.HAProxy, "${1}${2}")})
+	for _, f := range []string{Root(t) + "/lb/haproxy.cfg", Root(t) + "/lb/haproxy-salt.cfg",
+		dir + "/dns.cfg"} {
+		if r := Command(t, program, "-c", "-f", f); r.Code != 0 ||
 			strings.Contains(r.Stderr, "WARNING") {
 			t.Errorf("%v", r)
 		}
