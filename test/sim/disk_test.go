@@ -33,6 +33,7 @@ type disk struct {
 	full  bool
 	slow  time.Duration // the longest delay of a sync
 	still chan struct{} // nil: the disk works; closed when it works again
+	ended time.Time     // when it was last full or still
 	// closed while nothing waits for the disk: a store is opened or closed
 	prompt chan struct{}
 	rng    *rand.Rand
@@ -65,7 +66,17 @@ func (d *disk) crashed(chance *rand.Rand) *vfs.MemFS {
 func (d *disk) setFull(full bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.full {
+		d.ended = time.Now()
+	}
 	d.full = full
+}
+
+// tookAll reports whether the disk was neither full nor still since then.
+func (d *disk) tookAll(since time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.full && d.still == nil && d.ended.Before(since)
 }
 
 func (d *disk) setSlow(most time.Duration) {
@@ -83,7 +94,7 @@ func (d *disk) setStill(still bool) {
 		d.still = make(chan struct{})
 	case !still && d.still != nil:
 		close(d.still)
-		d.still = nil
+		d.still, d.ended = nil, time.Now()
 	}
 }
 

@@ -47,7 +47,7 @@ var shows = map[knownbug.Bug][]string{
 	knownbug.ClonesServe:      {"the clone of"},
 	knownbug.RaftTransfers:    {"blocked goroutines remain", "does not end within", "takes no commands then"},
 	knownbug.LateDeletions:    {" is deleted; the disk of ", "; acknowledged is 0"},
-	knownbug.AloneAnew:        {" was acknowledged; ", "; acknowledged is ", "promised are"},
+	knownbug.AloneAnew:        {" below the quorum, although ", " was acknowledged; ", "; acknowledged is ", "promised are"},
 }
 
 // TestKnownBug puts known bugs back one by one, and counts the seeds until a run finds each. A bug

@@ -18,6 +18,7 @@ import (
 	"clustermaster/hashring"
 	"clustermaster/keystore"
 	"clustermaster/test/history"
+	"clustermaster/transport/peer"
 	"clustermaster/value"
 )
 
@@ -52,25 +53,16 @@ func (m *master) on(f func(context.Context, *instance) error) error {
 
 // ack is an acknowledged write.
 type ack struct {
-	text string
-	by   *master
-	at   time.Time
-	// so many masters were out of reach there, as it and the simulator say, that this one alone may
-	// have it: if all other owners are away, the ring store goes on below the write quorum
+	text      string
+	by        *master
+	begun, at time.Time
+	// it was acknowledged below the write quorum, and this disk alone may have it
 	thin bool
 }
 
-// excused reports that a write may be lost all the same: it was accepted while most owners were out
-// of reach, and then its only copy was lost with a disk, or the run keeps masters away for longer
-// than deletions are remembered. Such a master begins anew (see the ring store's design).
-func (a ack) excused() bool {
-	return a.by != nil && a.thin && (a.by.w.forgetful() || a.by.w.losses.since(a.at))
-}
-
-// away counts the masters that this instance can't reach.
-func (i *instance) away() int {
-	return len(i.m.w.masters) - i.near(i.node.Peers().Members())
-}
+// excused reports that a write may be lost all the same: it was accepted while the other masters
+// were out of reach, and its only copy was lost before the master had handed it over.
+func (a ack) excused() bool { return a.thin && a.by.w.losses.took(a) }
 
 // near counts the nodes that this instance reaches.
 func (i *instance) near(nodes []string) (n int) {
@@ -82,60 +74,180 @@ func (i *instance) near(nodes []string) (n int) {
 	return n
 }
 
-// alone reports whether this instance can't reach two masters, or too few of a ring for its write
-// quorum: a silent master leaves the ring, and two that are left need each other. The store may
-// know a newer ring than the node, which hears of it from the leader; then nobody can tell here.
-func (i *instance) alone() bool {
-	ring := i.ring()
-	return i.away() >= 2 || i.near(ring.Members()) < ring.WriteQuorum() || i.epoch() > ring.Epoch()
+// away counts the masters that this instance can't reach.
+func (i *instance) away() int {
+	return len(i.m.w.masters) - i.near(i.node.Peers().Members())
 }
 
-// moments is how long a fault has effects after its end: a connection that hangs ends, masters look
-// for each other again.
-const moments = keepAlive + time.Second
-
-// out counts the masters that this instance may not reach, as the simulator knows: they were down,
-// their lines had faults, or one of the two is not in the ring of the other.
-func (i *instance) out() (n int) {
-	w, members, self := i.m.w, i.ring().Members(), i.node.Self().Node
-	for _, m := range w.masters {
-		o := m.up()
-		if o == i || m == i.m {
-			continue
+// members are those of the newest ring that the node or its store knows.
+func (i *instance) members() (out []string) {
+	ring, info := i.ring(), i.store.Info()
+	if info.Epoch <= ring.Epoch() {
+		return ring.Members()
+	}
+	for _, n := range info.Nodes {
+		if n.Share > 0 {
+			out = append(out, n.Node)
 		}
-		if o == nil || o.life.Err() != nil || time.Since(o.began) < moments || time.Since(i.began) < moments ||
-			!slices.Contains(members, o.node.Self().Node) || !slices.Contains(o.ring().Members(), self) ||
-			w.net.ills(i.m.ip.String(), m.ip.String(), moments) {
+	}
+	return out
+}
+
+// look notes whether the instance is alone, which masters it reaches through others, whether it
+// owes copies, and whether it began a new store.
+func (i *instance) look() {
+	if i.crash.Load() {
+		return
+	}
+	members := i.members()
+	if i.near(members) < 2 {
+		i.alone.Store(time.Now().UnixNano())
+	}
+	i.detours.look(i.port, members)
+	self := i.node.Self().Node
+	for _, n := range i.store.Info().Nodes {
+		if n.Node == self && n.Hints == 0 {
+			i.m.owesNothing()
+		}
+	}
+	i.m.lookAside(i.files)
+}
+
+const (
+	// contactLimit is how long a master may need to notice that contact has ended, or is back.
+	contactLimit = 1500 * time.Millisecond
+	// contactTrips is how many messages and answers a slow line may need before contact is back.
+	contactTrips = 6
+)
+
+// inContact counts the members of a ring, with this one, that no fault has kept from taking copies
+// of a place from this instance since then: they were up, and no line was cut or held, or lost
+// large messages, to them or to their relays. The disk of a stand-in must have taken all, for
+// without a stand-in a write goes on; to an owner it is sent again. all means that each master is
+// counted.
+func (i *instance) inContact(place string, since time.Time) (n int, all bool) {
+	ring, members := i.ring(), i.members()
+	if len(ring.Members()) == 0 {
+		return 0, false
+	}
+	owners := ring.Owners(ring.Partition(place))
+	running := map[string]*instance{}
+	for _, o := range i.m.w.running() {
+		running[o.node.Self().Node] = o
+	}
+	for _, node := range members {
+		o, by := running[node], i.detours.since(node, since.Add(-contactLimit))
+		r := running[by]
+		joined := o == i || i.joined(o, since) && (by == "" || i.joined(r, since) && r.joined(o, since))
+		if joined && (slices.Contains(owners, node) || o.files.tookAll(since)) {
 			n++
 		}
 	}
-	return n
+	return n, n == len(i.m.w.masters)
+}
+
+// joined reports that two instances were up and no fault has parted their lines since then, and
+// that the other one, which may be nil, has compared its clock and knows this one as a member: else
+// it refuses all. An instance that ends closes its port beside its clients' calls; the program does
+// so after them.
+func (i *instance) joined(o *instance, since time.Time) bool {
+	if o == nil || o.life.Err() != nil || i.life.Err() != nil {
+		return false
+	}
+	net, here, there := i.m.w.net, i.m.ip.String(), o.m.ip.String()
+	since = since.Add(-contactLimit)
+	since = since.Add(-contactTrips * net.roundTrip(here, there, since))
+	_, member := o.node.State().MemberByNode(i.node.Self().Node)
+	return member && o.node.ClockJudged() && o.began.Before(since) && i.began.Before(since) &&
+		!net.parted(here, there, since)
+}
+
+// detours are the masters that an instance reached through others.
+type detours struct {
+	mu sync.Mutex // guards all
+	by map[string]detour
+}
+
+type detour struct {
+	by string
+	at time.Time // when it was last seen
+}
+
+func (d *detours) look(port *peer.Port, nodes []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, node := range nodes {
+		if by := port.Through(node); by != "" {
+			d.by[node] = detour{by, time.Now()}
+		}
+	}
+}
+
+// since returns the master through which a node was reached at some moment since then, or "".
+func (d *detours) since(node string, since time.Time) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if last := d.by[node]; last.at.After(since) {
+		return last.by
+	}
+	return ""
 }
 
 // writes is on for a write of a place to the ring store. Most owners may know a newer ring, be in
 // contact and refuse the old one. Then it must not acknowledge the write, unless a fault ended
 // contact for a moment: without it the store goes on below the write quorum, or with stand-ins that
 // don't know the newer ring yet, and counts both. A store that was replaced meanwhile names no
-// ring.
+// ring. A write below the quorum must be the work of faults, too.
 func (m *master) writes(place string, f func(context.Context, *instance) error) (a ack, err error) {
 	err = m.on(func(ctx context.Context, i *instance) error {
-		alone, ring := i.alone(), i.ring()
-		left, known, around := i.leftBy(ring, place), i.epoch(), 0.0
-		if left > 0 {
-			around = i.aroundOwners()
-		}
+		since, ended := i.writing.begins()
+		defer ended()
+		begun, ring := time.Now(), i.ring()
+		left, known := i.leftBy(ring, place), i.epoch()
+		under, standIns := i.aroundOwners()
+		settled := i.store.Settled()
+		i.look()
 		err := f(ctx, i)
-		out := i.out()
-		a = ack{by: m, at: time.Now(), thin: (alone || i.alone()) && out >= 2}
+		i.look()
+		belowNow, standInsNow := i.aroundOwners()
+		below := belowNow > under
+		reached, all := i.inContact(place, since)
+		a = ack{by: m, begun: begun, at: time.Now(), thin: below && i.alone.Load() >= begun.UnixNano()}
+		same := max(known, i.epoch()) == ring.Epoch()
+		if below && (all || same && settled && i.store.Settled() && reached >= ring.WriteQuorum()) {
+			m.w.fault("%s acknowledged a write of %s below the quorum, although faults left it %d of the ring's %d",
+				m.id, place, reached, len(ring.Members()))
+		}
 		if left = min(left, i.leftBy(ring, place)); err == nil && left > 0 &&
-			min(3, len(ring.Members()))-left < ring.WriteQuorum() &&
-			max(known, i.epoch()) == ring.Epoch() && (i.aroundOwners() == around || out == 0) {
+			min(3, len(ring.Members()))-left < ring.WriteQuorum() && same &&
+			(!below && standInsNow == standIns || all) {
 			m.w.fault("%s acknowledged a write of %s by ring %d, which %d owners had left for a newer one",
 				m.id, place, ring.Epoch(), left)
 		}
 		return err
 	})
 	return a, err
+}
+
+// writing is the begins of the writes that an instance is making.
+type writing struct {
+	mu  sync.Mutex // guards all
+	all []time.Time
+}
+
+// begins adds a write, and returns when the first of those began that run: its effects may show
+// during this one.
+func (r *writing) begins() (first time.Time, ended func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.all = append(r.all, now)
+	return r.all[0], func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		at := slices.Index(r.all, now)
+		r.all = slices.Delete(r.all, at, at+1)
+	}
 }
 
 // ring is the newest ring that the node knows; an empty one while its master is in no cluster.
@@ -149,9 +261,9 @@ func (i *instance) ring() *hashring.Ring {
 // epoch is that of the newest ring that the node or its store knows.
 func (i *instance) epoch() uint64 { return max(i.ring().Epoch(), i.store.Info().Epoch) }
 
-// aroundOwners counts the copies that the store gave to stand-ins, and the writes that it
-// acknowledged below the write quorum.
-func (i *instance) aroundOwners() (n float64) {
+// aroundOwners counts the writes that the store acknowledged below the write quorum, and the copies
+// that it gave to stand-ins.
+func (i *instance) aroundOwners() (under, standIns float64) {
 	families, err := i.counts.Gather()
 	if err != nil {
 		panic(err)
@@ -159,15 +271,18 @@ func (i *instance) aroundOwners() (n float64) {
 	found := 0
 	for _, f := range families {
 		switch f.GetName() {
-		case "clustermaster_ring_under_replicated_writes_total", "clustermaster_ring_stand_ins_total":
-			n += f.GetMetric()[0].GetCounter().GetValue()
+		case "clustermaster_ring_under_replicated_writes_total":
+			under = f.GetMetric()[0].GetCounter().GetValue()
+			found++
+		case "clustermaster_ring_stand_ins_total":
+			standIns = f.GetMetric()[0].GetCounter().GetValue()
 			found++
 		}
 	}
 	if found != 2 {
 		panic("the ring store does not count stand-ins and writes below the quorum")
 	}
-	return n
+	return under, standIns
 }
 
 // leftBy counts the owners of a place in a ring that are in contact and whose disks refuse writes

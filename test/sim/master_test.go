@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -88,6 +89,8 @@ type master struct {
 	disks   int // counts those that did not come from the one before
 	claimed bool
 	ahead   time.Duration // of its clock
+	paid    time.Time     // copies that were owed before were handed over
+	aside   []string      // stores that it put aside
 }
 
 // clock is the time as this machine shows it.
@@ -129,6 +132,43 @@ type instance struct {
 	end    context.CancelFunc
 	parts  sync.WaitGroup
 	ended  chan struct{} // closed once the shutdown is complete
+
+	writing writing
+	detours detours
+	alone   atomic.Int64 // when it last reached no other member of its ring, in ns since 1970
+}
+
+// owesNothing notes that the disk of a master owes no copy. A debt is noted a moment after the
+// acknowledgement.
+func (m *master) owesNothing() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.paid = time.Now().Add(-time.Second)
+}
+
+// lookAside notes a loss for each store that the master has put aside on this disk, because it was
+// damaged or deletions were forgotten.
+func (m *master) lookAside(files *disk) {
+	names, err := files.List("")
+	if err != nil {
+		m.w.fault("%s: %v", m.id, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range names {
+		if strings.HasPrefix(name, ringDir+".damaged-") && !slices.Contains(m.aside, name) {
+			m.aside = append(m.aside, name)
+			m.w.note("%s begins a new store", m.id)
+			m.w.losses.add(loss{m, m.paid, time.Now()})
+		}
+	}
+}
+
+// loses notes that a master, which is down, has lost what its disk had.
+func (m *master) loses() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.w.losses.add(loss{m, m.paid, time.Now()})
 }
 
 // up is the running instance, or nil.
@@ -147,7 +187,8 @@ func (m *master) start() error {
 	m.mu.Unlock()
 	m.w.net.lit(m.ip.String())
 	i := &instance{m: m, host: &host{f: m.w.net, ip: m.ip, dead: make(chan struct{})}, files: files,
-		counts: prometheus.NewRegistry(), began: time.Now(), gen: gen, ended: make(chan struct{})}
+		counts: prometheus.NewRegistry(), began: time.Now(), gen: gen, ended: make(chan struct{}),
+		detours: detours{by: map[string]detour{}}}
 	log := slog.New(slog.NewTextHandler(io.MultiWriter(m.log, m.w.kept), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	log = log.With("master", m.id, "gen", gen)
 	key, err := peer.LoadNodeKey(m.small, nil)
@@ -192,6 +233,7 @@ func (m *master) start() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("open ring store of %s: %w", m.id, err), i.node.Close())
 	}
+	m.lookAside(files)
 	if i.keys, err = keystore.New(i.node, log, nil); err != nil {
 		return err
 	}
@@ -223,7 +265,7 @@ func (m *master) start() error {
 			m.w.fault("%s ended by itself: %v", m.id, err)
 		}
 	})
-	node.Go(func() { m.w.watchLeader(i, run) })
+	node.Go(func() { m.w.watch(i, run) })
 	go func() {
 		defer close(i.ended)
 		<-i.life.Done()
@@ -265,6 +307,7 @@ func (m *master) kill(silently bool) {
 		return
 	}
 	i.crash.Store(true)
+	m.lookAside(i.files)
 	i.host.kill(silently)
 	m.mu.Lock()
 	m.files = newDisk(i.files.crashed(rng(m.w.seed, "crash", m.id, fmt.Sprint(i.gen))),
@@ -466,8 +509,8 @@ func (w *world) note(format string, args ...any) {
 	fmt.Fprintln(w.kept, line)
 }
 
-// watchLeader notes the terms in which an instance says that it leads.
-func (w *world) watchLeader(i *instance, ctx context.Context) {
+// watch looks at an instance all the time, and notes the terms in which it says that it leads.
+func (w *world) watch(i *instance, ctx context.Context) {
 	t := time.NewTicker(50 * time.Millisecond)
 	defer t.Stop()
 	for {
@@ -479,6 +522,7 @@ func (w *world) watchLeader(i *instance, ctx context.Context) {
 		if i.crash.Load() {
 			return
 		}
+		i.look()
 		term := i.node.Term()
 		if i.node.IsLeader() && i.node.Term() == term {
 			w.ledger.leads(term, i.node.Self().Node)

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -48,7 +47,6 @@ type fabric struct {
 	waited    int            // writes that had to wait for the window
 	// hosts that lost power and sent no reset, since when
 	dark map[string]time.Time
-	ill  map[string]time.Time // when hosts last read slowly
 }
 
 // path is one direction between two hosts.
@@ -56,25 +54,38 @@ type path struct {
 	cut   bool
 	epoch int // counts cuts
 	slow  time.Duration
-	lossy float64   // share of messages that must be sent again
-	held  bool      // messages wait; both ends' kernels answer, so no connection breaks
-	thin  bool      // large messages get lost
-	ill   time.Time // when the last fault of the path ended
+	lossy float64       // share of messages that must be sent again
+	held  bool          // messages wait; both ends' kernels answer, so no connection breaks
+	thin  bool          // large messages get lost
+	ended time.Time     // when it was last cut, held or thin, or connections were reset while it was slow
+	late  time.Duration // its last slowness, and the end of that
+	swift time.Time
 }
 
-func (p *path) well() bool { return !p.cut && !p.held && !p.thin && p.slow == 0 && p.lossy == 0 }
+func (p *path) parts() bool { return p.cut || p.held || p.thin }
 
 // turns notes that a fault of the path may end now. The caller holds fabric.mu.
 func (p *path) turns() {
-	if !p.well() {
-		p.ill = time.Now()
+	if p.parts() {
+		p.ended = time.Now()
 	}
+	if p.slow > 0 {
+		p.late, p.swift = p.slow, time.Now()
+	}
+}
+
+// lateSince is how slow the path is, or was at some moment since then. The caller holds fabric.mu.
+func (p *path) lateSince(since time.Time) time.Duration {
+	if p.slow == 0 && p.swift.After(since) {
+		return p.late
+	}
+	return p.slow
 }
 
 func newFabric(seed uint64, delay time.Duration) *fabric {
 	return &fabric{seed: seed, sent: new(atomic.Int64), listeners: map[string]*listener{}, paths: map[[2]string]*path{},
 		conns: map[*end]bool{}, dialled: map[[2]string]uint64{}, delay: delay, reads: map[string]int{},
-		dark: map[string]time.Time{}, ill: map[string]time.Time{}}
+		dark: map[string]time.Time{}}
 }
 
 func (f *fabric) path(from, to string) *path {
@@ -533,16 +544,20 @@ func (f *fabric) changed(ip string) {
 	}
 }
 
-// ills reports whether the line between two hosts had a fault in the last moments.
-func (f *fabric) ills(a, b string, moments time.Duration) bool {
+// roundTrip is how long a message and its answer need on a line that is slow, or was since then.
+func (f *fabric) roundTrip(a, b string, since time.Time) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.path(a, b).lateSince(since) + f.path(b, a).lateSince(since)
+}
+
+// parted reports whether the line between two hosts was cut or held, or lost large messages, at any
+// moment since then, or needed new connections while it was slow.
+func (f *fabric) parted(a, b string, since time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	there, back := f.path(a, b), f.path(b, a)
-	if !there.well() || !back.well() || f.reads[a] > 0 || f.reads[b] > 0 {
-		return true
-	}
-	return slices.ContainsFunc([]time.Time{there.ill, back.ill, f.ill[a], f.ill[b]},
-		func(at time.Time) bool { return time.Since(at) < moments })
+	return there.parts() || back.parts() || there.ended.After(since) || back.ended.After(since)
 }
 
 // narrow loses the large messages of a path.
@@ -578,6 +593,11 @@ func (f *fabric) heal(from, to string) {
 func (f *fabric) reset(a, b string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for _, p := range []*path{f.path(a, b), f.path(b, a)} {
+		if p.slow > 0 {
+			p.ended = time.Now()
+		}
+	}
 	for e := range f.conns {
 		x, y := e.local.Addr().String(), e.remote.Addr().String()
 		if x == a && y == b || x == b && y == a {
@@ -614,8 +634,5 @@ func (f *fabric) hold(from, to string, held bool) {
 func (f *fabric) slowReader(ip string, rate int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.reads[ip] > 0 {
-		f.ill[ip] = time.Now()
-	}
 	f.reads[ip] = rate
 }

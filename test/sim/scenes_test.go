@@ -18,27 +18,31 @@ import (
 // before the copies of the first are made up for. The faults of trouble go on meanwhile, unless a
 // scene wants a cluster without faults to begin with.
 
-// losses are the times in which a write may have had its only copy on a disk that was then lost.
+// losses are the moments at which masters lost what only their disks had: they got other disks, or
+// began new stores.
 type losses struct {
 	mu  sync.Mutex // guards all
-	all [][2]time.Time
+	all []loss
 }
 
-func (l *losses) add(from, to time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, [2]time.Time{from, to})
+type loss struct {
+	of       *master
+	paid, at time.Time // what it wrote until paid was handed over before
 }
 
-func (l *losses) since(at time.Time) bool {
+func (l *losses) add(lost loss) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, t := range l.all {
-		if at.After(t[0]) && at.Before(t[1]) {
-			return true
-		}
-	}
-	return false
+	l.all = append(l.all, lost)
+}
+
+// took reports whether a write may have been lost that its master's disk alone had.
+func (l *losses) took(a ack) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.all, func(lost loss) bool {
+		return lost.of == a.by && a.at.After(lost.paid) && a.begun.Before(lost.at)
+	})
 }
 
 // hush ends the faults of trouble, and lets none begin, while a scene wants it.
@@ -303,7 +307,7 @@ func (s *scene) reigns() *instance {
 	if s.m = s.w.leader(); s.m == nil {
 		return nil
 	}
-	if _, ok := s.prepare(); !ok {
+	if !s.prepare() {
 		return nil
 	}
 	if i := s.m.up(); i != nil && i.node.IsLeader() {
@@ -485,8 +489,7 @@ func (s *scene) clockStep() {
 // lostDisk gives a master an empty disk after a loss of power. All copies were there before; its
 // lines are slow in the last moments, so that writes are under way.
 func (s *scene) lostDisk() {
-	settled, ok := s.prepare()
-	if !ok {
+	if !s.prepare() {
 		return
 	}
 	defer s.m.release()
@@ -498,7 +501,7 @@ func (s *scene) lostDisk() {
 		s.pause(time.Second)
 	}
 	s.m.kill(false)
-	s.w.losses.add(settled, time.Now())
+	s.m.loses()
 	s.m.wipe()
 	s.w.others(s.m, func(o string) { s.w.net.disturb(a, o, 0, 0) })
 	s.w.hush.set(false)
@@ -506,17 +509,9 @@ func (s *scene) lostDisk() {
 	s.comesBack()
 }
 
-// prepare waits until all is well and makes the caller the only one that starts and stops s.m. It
-// returns the time at which no copy was missing.
-func (s *scene) prepare() (time.Time, bool) {
-	if s.w.forgetful() { // a second master may begin anew in these runs
-		return time.Time{}, false
-	}
-	if !s.well() || !s.m.claim() {
-		return time.Time{}, false
-	}
-	return time.Now(), true
-}
+// prepare waits until all is well and makes the caller the only one that starts and stops s.m. In
+// runs with long absences it does not, because a second master might begin anew.
+func (s *scene) prepare() bool { return !s.w.forgetful() && s.well() && s.m.claim() }
 
 // well waits until no copy is missing, and reports whether enough masters vote.
 func (s *scene) well() bool { return s.w.quiet(s.ctx) && s.w.voters() >= 3 }
@@ -586,10 +581,9 @@ func (s *scene) putBack() {
 	if !s.well() {
 		return
 	}
-	settled := time.Now()
 	s.note("scene: the machine of %s is put back to a snapshot made %v ago", s.m.id, ago)
 	s.m.kill(false)
-	w.losses.add(settled, time.Now())
+	s.m.loses()
 	if err := w.until(leaderGoes, func() error {
 		if !w.ledWithout(s.m) {
 			return errors.New("nobody leads")
@@ -606,7 +600,7 @@ func (s *scene) putBack() {
 // cloned starts a clone of a running master at another address. It would vote as the same member,
 // and what it stores would count as stored by the other one: it is refused, and ends by itself.
 func (s *scene) cloned() {
-	if _, ok := s.prepare(); !ok {
+	if !s.prepare() {
 		return
 	}
 	defer s.m.release()
@@ -632,8 +626,7 @@ const cloneEnds = time.Minute
 
 // flippedBits damages the ring store of a master that is down.
 func (s *scene) flippedBits() {
-	settled, ok := s.prepare()
-	if !ok {
+	if !s.prepare() {
 		return
 	}
 	defer s.m.release()
@@ -649,7 +642,7 @@ func (s *scene) flippedBits() {
 		}
 		names += " " + name
 	}
-	s.w.losses.add(settled, time.Now())
+	s.m.loses()
 	s.note("scene: %s is down for %v, bits are flipped in%s", s.m.id, s.lasts, names)
 	s.w.hush.set(false)
 	s.pause(s.lasts)
@@ -659,8 +652,7 @@ func (s *scene) flippedBits() {
 // removed removes a master by an operator's order and lets it join again with an empty disk.
 // Another one may not hear the leader meanwhile, so that it writes by an old ring.
 func (s *scene) removed() {
-	settled, ok := s.prepare()
-	if !ok {
+	if !s.prepare() {
 		return
 	}
 	defer s.m.release()
@@ -716,7 +708,7 @@ func (s *scene) removed() {
 		}
 	}
 	s.m.stop()
-	w.losses.add(settled, time.Now())
+	s.m.loses()
 	s.m.wipe()
 	if gone {
 		allow()

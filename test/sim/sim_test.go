@@ -22,6 +22,7 @@ import (
 	"clustermaster/store/jobcache"
 	"clustermaster/store/miniondata"
 	"clustermaster/store/ringstore"
+	diskstore "clustermaster/store/ringstore/disk"
 	"clustermaster/test/history"
 
 	"github.com/anishathalye/porcupine"
@@ -227,6 +228,7 @@ func (w *world) settled() error {
 		return fmt.Errorf("%d of %d masters run", n, len(w.masters))
 	}
 	for _, i := range w.running() {
+		i.look()
 		info := i.store.Info()
 		if !i.store.Settled() || info.Pending > 0 || info.HintsPending > 0 || info.UnderReplicated > 0 {
 			return fmt.Errorf("%s: settled %v, %d partitions pending, %d copies owed", i.m.id,
@@ -473,7 +475,7 @@ func TestEnough(t *testing.T) {
 	t.Parallel()
 	w := newWorld(1, 3, t.TempDir())
 	w.count = leastFaults
-	w.losses.add(w.began.Add(-time.Second), w.began.Add(time.Second))
+	w.masters[0].loses()
 	for excused, want := range map[int]bool{5: true, 6: false} {
 		l := newLoad(w)
 		l.acked, l.heard = least, leastHeard
@@ -488,6 +490,42 @@ func TestEnough(t *testing.T) {
 		if l.enough() != want {
 			t.Errorf("with %d of %d returns excused: enough is %v", excused, len(l.returns), !want)
 		}
+	}
+}
+
+// TestExcused: a lone write is excused if the disk that has it was lost before the hand-over.
+func TestExcused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3, t.TempDir())
+	m1, m2 := w.masters[0], w.masters[1]
+	second := func(n int) time.Time { return w.began.Add(time.Duration(n) * time.Second) }
+	w.losses.add(loss{of: m1, paid: second(10), at: second(20)})
+	for _, tt := range []struct {
+		what string
+		a    ack
+		want bool
+	}{
+		{"its disk was lost", ack{by: m1, begun: second(11), at: second(12), thin: true}, true},
+		{"another disk was lost", ack{by: m2, begun: second(11), at: second(12), thin: true}, false},
+		{"it was handed over before", ack{by: m1, begun: second(8), at: second(9), thin: true}, false},
+		{"it came later", ack{by: m1, begun: second(21), at: second(22), thin: true}, false},
+		{"a quorum had it", ack{by: m1, begun: second(11), at: second(12)}, false},
+	} {
+		if tt.a.excused() != tt.want {
+			t.Errorf("%s: excused %v", tt.what, !tt.want)
+		}
+	}
+	last := ack{by: m2, begun: w.began, at: w.began.Add(time.Nanosecond), thin: true}
+	err := m2.files.MkdirAll(ringDir, 0o700)
+	if err == nil {
+		_, err = diskstore.MoveAside(ringDir, diskstore.Options{FS: m2.files})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m2.lookAside(m2.files)
+	if !last.excused() {
+		t.Error("a master that began a new store excuses nothing")
 	}
 }
 

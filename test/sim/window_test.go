@@ -101,6 +101,37 @@ func TestDarkHost(t *testing.T) {
 	}
 }
 
+// A line parts two hosts while it is cut, held or narrow, or if it is reset while it is slow; no
+// slowness does so alone.
+func TestParted(t *testing.T) {
+	t.Parallel()
+	const a, b = "10.0.0.1", "10.0.0.2"
+	slow := func(f *fabric) { f.disturb(a, b, 400*time.Millisecond, 0.1) }
+	for _, tt := range []struct {
+		what       string
+		begin, end func(f *fabric)
+		want       bool
+	}{
+		{"cut", func(f *fabric) { f.cut(b, a) }, func(f *fabric) { f.heal(b, a) }, true},
+		{"held", func(f *fabric) { f.hold(a, b, true) }, func(f *fabric) { f.hold(a, b, false) }, true},
+		{"narrow", func(f *fabric) { f.narrow(a, b) }, func(f *fabric) { f.heal(a, b) }, true},
+		{"slow", slow, func(f *fabric) { f.disturb(a, b, 0, 0) }, false},
+		{"a slow reader", func(f *fabric) { f.slowReader(a, 20<<10) }, func(f *fabric) { f.slowReader(a, 0) }, false},
+		{"reset", func(f *fabric) { f.reset(a, b) }, func(*fabric) {}, false},
+		{"slow and reset", slow, func(f *fabric) { f.reset(a, b); f.heal(a, b) }, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFabric(1, 10*time.Millisecond)
+			before := time.Now().Add(-time.Second)
+			tt.begin(f)
+			tt.end(f)
+			if f.parted(a, b, before) != tt.want || f.parted(a, b, time.Now()) {
+				t.Errorf("%s: parted before %v, now %v", tt.what, !tt.want, f.parted(a, b, time.Now()))
+			}
+		})
+	}
+}
+
 // A slow reader gets no more than its rate.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
