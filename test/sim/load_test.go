@@ -312,8 +312,7 @@ type load struct {
 	shared, claims *history.History
 	sharedMade     atomic.Int64 // shared tokens whose storing has ended
 
-	mu      sync.Mutex // guards the fields below
-	excused int
+	mu      sync.Mutex // guards the fields below, and registers
 	calls   map[string]int
 	acked   map[string]int
 	returns map[string]ack // acknowledged ones, by jid
@@ -533,10 +532,39 @@ type register struct {
 	before []int
 }
 
+// registers are those of all cells. Its caller holds l.mu, or runs alone.
+func (l *load) registers() (all []*register) {
+	for _, c := range l.cells {
+		all = append(all, &c.mine, &c.grains)
+		for _, o := range c.once {
+			all = append(all, &o.value)
+		}
+	}
+	return all
+}
+
+// sureOnes counts the values, and the deletions, of which only the last acknowledged one is right.
+// Its caller holds l.mu, or runs alone.
+func (l *load) sureOnes() (values, deletions int) {
+	for _, r := range l.registers() {
+		switch {
+		case !r.sure():
+		case r.acked > 0:
+			values++
+		case r.last.by != nil:
+			deletions++
+		}
+	}
+	return values, deletions
+}
+
 // sure reports that only the acknowledged value is right.
 func (r *register) sure() bool { return len(r.maybe) == 0 && !r.last.excused() }
 
-func (r *register) wrote(n int, a ack, err error) {
+// wrote notes a write to a register. Only its client reads the register without l.mu.
+func (l *load) wrote(r *register, n int, a ack, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
 	case err == nil && a.thin:
 		// the earlier value comes back if this one is excused
@@ -573,13 +601,13 @@ func (l *load) dataCall(number int, m *master, chance *rand.Rand, c *cell) {
 		a, err := m.writes(c.id, func(ctx context.Context, i *instance) error {
 			return i.data.MergeMine(ctx, c.id, value.Map{}.Set(c.fun, int64(n)), false)
 		})
-		c.mine.wrote(n, a, err)
+		l.wrote(&c.mine, n, a, err)
 		l.count(number, "mine", m, err, fmt.Sprint(n))
 	case k < 12:
 		a, err := m.writes(c.id, func(ctx context.Context, i *instance) error {
 			return i.data.DeleteMine(ctx, c.id, c.fun)
 		})
-		c.mine.wrote(0, a, err)
+		l.wrote(&c.mine, 0, a, err)
 		l.count(number, "mine.delete", m, err, "")
 	case k < 14:
 		packed, err := value.Pack(value.Map{}.Set("n", int64(n)))
@@ -589,13 +617,13 @@ func (l *load) dataCall(number int, m *master, chance *rand.Rand, c *cell) {
 		a, err := m.writes(c.id, func(ctx context.Context, i *instance) error {
 			return i.data.SetGrains(ctx, c.id, packed)
 		})
-		c.grains.wrote(n, a, err)
+		l.wrote(&c.grains, n, a, err)
 		l.count(number, "grains", m, err, fmt.Sprint(n))
 	case k < 15:
 		a, err := m.writes(c.id, func(ctx context.Context, i *instance) error {
 			return i.data.DropGrains(ctx, c.id)
 		})
-		c.grains.wrote(0, a, err)
+		l.wrote(&c.grains, 0, a, err)
 		l.count(number, "grains.drop", m, err, "")
 	default:
 		l.readCell(number, m, c)
@@ -611,7 +639,7 @@ func (l *load) onceCall(number int, m *master, c *cell) {
 			return i.data.DeleteMine(ctx, c.id, o.fun)
 		})
 		o.deleted = !errors.Is(err, errDown)
-		o.value.wrote(0, a, err)
+		l.wrote(&o.value, 0, a, err)
 		l.count(number, "once.delete", m, err, o.fun)
 		return
 	}
@@ -619,8 +647,10 @@ func (l *load) onceCall(number int, m *master, c *cell) {
 	a, err := m.writes(c.id, func(ctx context.Context, i *instance) error {
 		return i.data.MergeMine(ctx, c.id, value.Map{}.Set(o.fun, int64(o.n)), false)
 	})
-	o.value.wrote(o.n, a, err)
+	l.wrote(&o.value, o.n, a, err)
+	l.mu.Lock()
 	c.once = append(c.once, o)
+	l.mu.Unlock()
 	l.count(number, "once", m, err, o.fun)
 }
 

@@ -41,7 +41,8 @@ var (
 // times as long.
 const during = 40 * time.Second
 
-// afterwards is how long clients continue once all is well again.
+// afterwards is how long clients continue once all is well again, at least; at most three times as
+// long, until enough values can be judged.
 const afterwards = 4 * time.Second
 
 // outcome is the result of a run.
@@ -53,13 +54,17 @@ type outcome struct {
 	heard   int
 	count   int // of faults
 	waited  int // writes to connections that had to wait
-	excused int // returns about which nothing is claimed
-	log     string
-	keys    *history.History
-	shared  *history.History // tokens
-	claims  *history.History
-	real    time.Duration
-	fake    time.Duration
+	excused excused
+
+	// all registers, and those of which only the last acknowledged value, or deletion, is right
+	registers, values, deletions int
+
+	log    string
+	keys   *history.History
+	shared *history.History // tokens
+	claims *history.History
+	real   time.Duration
+	fake   time.Duration
 
 	sent atomic.Int64 // messages between masters so far
 }
@@ -160,7 +165,9 @@ func (out *outcome) run(seed uint64, dir string) {
 		w.faults = append(w.faults, w.ledger.faults...)
 		w.ledger.mu.Unlock()
 		out.faults, out.trace, out.calls, out.acked = w.faults, w.trace, l.calls, l.acked
-		out.excused = l.excused
+		out.excused = l.excuses()
+		out.registers = len(l.registers())
+		out.values, out.deletions = l.sureOnes()
 		out.heard, out.count, out.keys = l.heard, w.count, l.keys
 		out.shared, out.claims = l.shared, l.claims
 		w.net.mu.Lock()
@@ -215,8 +222,14 @@ func (out *outcome) run(seed uint64, dir string) {
 		return
 	}
 	w.note("healed")
-	calm, endCalm := context.WithTimeout(context.Background(), afterwards)
+	calm, endCalm := context.WithTimeout(context.Background(), 3*afterwards)
 	defer endCalm()
+	go func() {
+		for time.Sleep(afterwards); calm.Err() == nil && !l.judgeable(len(l.cells)); {
+			time.Sleep(afterwards / 8)
+		}
+		endCalm()
+	}()
 	l.start(calm, &clients, "calm")
 	clients.Wait()
 	l.final()
@@ -301,7 +314,6 @@ func (l *load) final() {
 	}
 	l.disks()
 	w.majorityLost()
-	l.excused = l.excuses()
 }
 
 // sameState compares the whole replicated state of all masters once they have applied the same
@@ -354,11 +366,10 @@ func (l *load) disks() {
 	promised := min(3, len(w.masters))
 	for _, m := range w.masters {
 		i := m.up()
-		epoch := i.ring().Epoch()
-		self := i.node.Self().Node
+		ring, self := i.ring(), i.node.Self().Node
 		m.stop()
 		store, err := ringstore.Open(ringDir, solitary{self, hashring.New([]string{self}, w.partitions, 3,
-			epoch+1000)}, ringstore.Options{FS: m.files, TombstoneFor: w.tombstones,
+			ring.Epoch()+1000)}, ringstore.Options{FS: m.files, TombstoneFor: w.tombstones,
 			BucketWidth: 4 * time.Second}, nil, nil)
 		if err != nil {
 			w.fault("open the disk of %s: %v", m.id, err)
@@ -366,18 +377,24 @@ func (l *load) disks() {
 		}
 		jobs, data := jobcache.New(store, 86400, time.Now, nil), miniondata.New(store, nil)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		owns := func(place string) bool { return ring.Owns(self, ring.Partition(place)) }
 		for jid, want := range l.returns {
-			if got, err := returned(ctx, jobs, jid); err == nil && got == want.text {
+			if got, err := returned(ctx, jobs, jid); err != nil {
+				w.fault("return %s can't be read on the disk of %s: %v", jid, m.id, err)
+			} else if got == want.text && owns(jid) {
 				copies[jid]++
 			}
 		}
 		for _, c := range l.cells {
 			holds := func(r *register, name string, n int, err error) {
-				if names[r] = name; err == nil && n == r.acked {
+				names[r] = name
+				switch {
+				case err != nil:
+					w.fault("%s can't be read on the disk of %s: %v", name, m.id, err)
+				case !owns(c.id): // it may have an old copy
+				case n == r.acked:
 					kept[r]++
-				}
-				// In other runs a disk may hold old copies of partitions that it does not own.
-				if err == nil && r.sure() && r.acked == 0 && n != 0 && len(w.masters) == promised {
+				case r.sure() && r.acked == 0:
 					w.fault("%s is deleted; the disk of %s alone says %d", name, m.id, n)
 				}
 			}
@@ -432,6 +449,7 @@ var least = map[string]int{"offer": 12, "accept": 3, "reject": 3, "delete": 5, "
 const (
 	leastHeard  = 300 // events
 	leastKept   = 30  // returns that are not excused
+	leastJudged = 3   // values, and deletions, of which only one is right
 	leastFaults = 5
 )
 
@@ -457,26 +475,56 @@ func (l *load) enough() bool {
 			return false
 		}
 	}
-	return count >= leastFaults && l.heard >= leastHeard && len(l.returns)-l.excuses() >= leastKept
+	values, deletions := l.sureOnes()
+	return count >= leastFaults && l.heard >= leastHeard && len(l.returns)-l.excuses().returns >= leastKept &&
+		min(values, deletions) >= leastJudged
 }
 
-// excuses counts the returns about which nothing is claimed. Its caller holds l.mu, or runs alone.
-func (l *load) excuses() (n int) {
+// judgeable reports that enough values and deletions can be judged even after so many more calls.
+func (l *load) judgeable(calls int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	values, deletions := l.sureOnes()
+	return min(values, deletions) >= leastJudged+calls
+}
+
+// excused counts the returns, and the values and deletions, about which nothing is claimed.
+type excused struct{ returns, registers int }
+
+// excuses counts what is excused. Its caller holds l.mu, or runs alone.
+func (l *load) excuses() (n excused) {
 	for _, a := range l.returns {
 		if a.excused() {
-			n++
+			n.returns++
+		}
+	}
+	for _, r := range l.registers() {
+		if r.last.excused() {
+			n.registers++
 		}
 	}
 	return n
 }
 
-// TestEnough: returns that are excused don't count, as in the verdict.
+// TestEnough: what is excused doesn't count, as in the verdict.
 func TestEnough(t *testing.T) {
 	t.Parallel()
 	w := newWorld(1, 3, t.TempDir())
 	w.count = leastFaults
 	w.masters[0].loses()
-	for excused, want := range map[int]bool{5: true, 6: false} {
+	sure := ack{by: w.masters[0], at: w.began}
+	may := ack{by: w.masters[0], at: w.began, thin: true}
+	for _, tt := range []struct {
+		excused           int
+		values, deletions []ack
+		want              bool
+	}{
+		{5, []ack{sure, sure, sure}, []ack{sure, sure, sure}, true},
+		{6, []ack{sure, sure, sure}, []ack{sure, sure, sure}, false},
+		{0, []ack{sure, sure, may}, []ack{sure, sure, sure}, false},
+		{0, []ack{sure, sure, sure}, []ack{sure, may, sure}, false},
+		{0, []ack{sure, {by: w.masters[1], at: w.began, thin: true}, sure}, []ack{sure, sure, sure}, true},
+	} {
 		l := newLoad(w)
 		l.acked, l.heard = least, leastHeard
 		for _, verb := range keyVerbs {
@@ -485,10 +533,15 @@ func TestEnough(t *testing.T) {
 			}
 		}
 		for n := range least["return"] {
-			l.returns[strconv.Itoa(n)] = ack{by: w.masters[0], at: w.began, thin: n < excused}
+			l.returns[strconv.Itoa(n)] = ack{by: w.masters[0], at: w.began, thin: n < tt.excused}
 		}
-		if l.enough() != want {
-			t.Errorf("with %d of %d returns excused: enough is %v", excused, len(l.returns), !want)
+		for n, c := range l.cells {
+			l.wrote(&c.mine, 7, tt.values[n], nil)
+			l.wrote(&c.grains, 0, tt.deletions[n], nil)
+		}
+		if l.enough() != tt.want {
+			t.Errorf("with %d of %d returns excused, %v, %v: enough is %v", tt.excused, len(l.returns), tt.values,
+				tt.deletions, !tt.want)
 		}
 	}
 }
@@ -565,9 +618,17 @@ func (out *outcome) verdict() []string {
 			wrong = append(wrong, fmt.Sprintf("too little was done: %d of %s, at least %d", n, what, least[what]))
 		}
 	}
-	if kept := out.acked["return"] - out.excused; kept < leastKept {
+	if kept := out.acked["return"] - out.excused.returns; kept < leastKept {
 		wrong = append(wrong, fmt.Sprintf("too little was done: %d returns without an excuse, at least %d",
 			kept, leastKept))
+	}
+	if min(out.values, out.deletions) < leastJudged {
+		wrong = append(wrong, fmt.Sprintf("too little was judged: %d values, %d deletions, at least %d",
+			out.values, out.deletions, leastJudged))
+	}
+	if n := out.excused; n.returns > out.acked["return"]/10 || n.registers > out.registers/4 {
+		wrong = append(wrong, fmt.Sprintf("too little is sure: %d of %d returns and %d of %d values are excused, at most a "+
+			"tenth and a quarter", n.returns, out.acked["return"], n.registers, out.registers))
 	}
 	if out.heard < leastHeard || out.count < leastFaults {
 		wrong = append(wrong, fmt.Sprintf("too little happened: %d events, %d faults", out.heard,
@@ -579,9 +640,10 @@ func (out *outcome) verdict() []string {
 // judge fails the test for everything that is wrong with a run.
 func judge(t *testing.T, seed uint64, out *outcome) {
 	t.Logf("seed %d: %v of fake time in %v, %d calls, %d events, %d faults, %d writes waited, "+
-		"%d of %d returns excused; acknowledged %v",
-		seed, out.fake, out.real, total(out.calls), out.heard, out.count, out.waited, out.excused,
-		out.acked["return"], out.acked)
+		"%d of %d returns and %d of %d values excused, %d values and %d deletions judged; acknowledged %v",
+		seed, out.fake, out.real, total(out.calls), out.heard, out.count, out.waited,
+		out.excused.returns, out.acked["return"], out.excused.registers, out.registers, out.values, out.deletions,
+		out.acked)
 	wrong := out.verdict()
 	if len(wrong) == 0 {
 		return
@@ -688,7 +750,7 @@ func TestSeeds(t *testing.T) {
 			t.Parallel()
 			out := simulate(t, seed)
 			returns.Add(int64(out.acked["return"]))
-			excused.Add(int64(out.excused))
+			excused.Add(int64(out.excused.returns))
 			judge(t, seed, out)
 		})
 	}
