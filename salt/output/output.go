@@ -129,19 +129,11 @@ func (o Options) warn(text string) {
 // value.Map, []any, string, []byte, int64, uint64, float64, bool, value.Time, nil, and text for the
 // rest.
 func plain(v any) any {
-	switch x := value.Plain(v).(type) {
-	case value.Map:
-		m := make(value.Map, len(x))
-		for i, p := range x {
-			m[i] = value.Pair{Key: plain(p.Key), Value: plain(p.Value)}
-		}
-		return m
-	case []any:
-		l := make([]any, len(x))
-		for i, e := range x {
-			l[i] = plain(e)
-		}
-		return l
+	v = value.Plain(v)
+	if whole, ok := eachPart(v, plain); ok {
+		return whole
+	}
+	switch x := v.(type) {
 	case nil, bool, string, []byte, int64, uint64, float64, value.Time:
 		return x
 	case int:
@@ -149,6 +141,26 @@ func plain(v any) any {
 	default:
 		return value.Repr(x)
 	}
+}
+
+// eachPart converts the keys and values of a map, or the elements of a list; ok is false for what
+// is neither.
+func eachPart(v any, convert func(any) any) (whole any, ok bool) {
+	switch x := v.(type) {
+	case value.Map:
+		m := make(value.Map, len(x))
+		for i, p := range x {
+			m[i] = value.Pair{Key: convert(p.Key), Value: convert(p.Value)}
+		}
+		return m, true
+	case []any:
+		l := make([]any, len(x))
+		for i, e := range x {
+			l[i] = convert(e)
+		}
+		return l, true
+	}
+	return nil, false
 }
 
 // splitLines is Python's str.splitlines: it knows more line ends than "\n", and a line end

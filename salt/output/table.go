@@ -19,21 +19,11 @@ func tableText(o Options, r Result) (string, error) {
 
 // isoTimes makes texts of all times, for tables only, as in Salt.
 func isoTimes(v any) any {
-	switch x := v.(type) {
-	case value.Map:
-		m := make(value.Map, len(x))
-		for i, p := range x {
-			m[i] = value.Pair{Key: isoTimes(p.Key), Value: isoTimes(p.Value)}
-		}
-		return m
-	case []any:
-		l := make([]any, len(x))
-		for i, e := range x {
-			l[i] = isoTimes(e)
-		}
-		return l
-	case value.Time:
-		return strings.Replace(value.Str(x), " ", "T", 1)
+	if whole, ok := eachPart(v, isoTimes); ok {
+		return whole
+	}
+	if at, ok := v.(value.Time); ok {
+		return strings.Replace(value.Str(at), " ", "T", 1)
 	}
 	return v
 }

@@ -253,7 +253,7 @@ func TestSteadyListener(t *testing.T) {
 	}
 	eventually(t, func() bool { return figure(t, w.s.metrics.listeners) == 1 })
 	if n := figure(t, w.s.metrics.dropped); n != 1 {
-		t.Errorf("%v listeners were disconnected, want only the one that does not read: %s", n, w.log)
+		t.Errorf("%v listeners were disconnected, want 1, which does not read: %s", n, w.log)
 	}
 }
 
